@@ -20,6 +20,7 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/processor"
 	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
 )
 
 const (
@@ -143,12 +144,13 @@ func (f *flows) end(fl *flow) {
 }
 
 // leave ends the flows by gateways that do not reach the Internet. A client that goes on sending, such as a telephone, would keep such a flow
-// for as long. Its next datagram begins another one, by another gateway or by the kernel.
+// for as long. Its next datagram begins another one, by another gateway or by the kernel. It also ends those of DNS by gateways that do not
+// answer: a client may repeat its question from the same port, and nothing is lost if the answer comes by another way.
 func (f *flows) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fl := range f.by {
-		if fl.session.cut() {
+		if fl.session.cut() || fl.target.Port() == 53 && fl.session.state() == upstream.Silent {
 			fl.stop()
 		}
 	}

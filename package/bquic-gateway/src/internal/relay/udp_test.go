@@ -322,6 +322,24 @@ func TestUDPAhead(t *testing.T) {
 	}
 }
 
+// TestSilentDNS has a client that repeats its question from the same port when the gateway has died. What the gateway carries cannot be reached
+// without it, so the session waits for it. The name server can, so the question goes on by the kernel.
+func TestSilentDNS(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greetUDP(53)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	node := m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	m.run("node", "nft", `table inet exit { chain out { type filter hook output priority 0; ip daddr `+origin4+` meta l4proto tcp drop; }; }`)
+	flow := m.carryUDP(node, origin4+":53")
+	m.run("gateway", "nft", `table inet mute { chain out { type filter hook output priority 0; udp sport 443 drop; }; }`)
+	m.eventually("the question goes on by the kernel", func() bool { return m.ask(flow, "repeated") == "forwarded" })
+}
+
 // TestUDPStopped stops a relay while a datagram waits for the gateway's answer. The datagram goes on by the kernel: a client of DNS would ask again
 // only after seconds.
 func TestUDPStopped(t *testing.T) {
