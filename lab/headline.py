@@ -12,6 +12,7 @@ from lab import ROOT
 
 sys.path.insert(0, str(ROOT / "lab/experiments"))
 
+import beside  # noqa: E402
 import bquic_mesh  # noqa: E402
 import latency  # noqa: E402
 import page_load  # noqa: E402
@@ -82,11 +83,16 @@ def lines(ms: int, directory: pathlib.Path) -> list[Line]:
     for size in (2_000_000, 10_000_000):
         off, on = (bquic_mesh.of_beyond(mesh, HOPS, ms, size, c) for c in bquic_mesh.BEYOND_CONTENDERS)
         some += compared(f"a download of {bquic_mesh.sized(size)}", "{:.1f} Mbit/s", off, on, "mbps")
-    for downloads, uploads, name in ((0, 0, ""), (1, 0, ", beside a neighbour's download"), (4, 0, ", beside four downloads"),
-                                     (1, 1, ", beside a download and an upload")):
+    for downloads, uploads, name in ((0, 0, ""), (1, 0, ", beside a neighbour's download"), (1, 1, ", beside a download and an upload")):
         off, on = (latency.of(small, {"downloads": downloads, "uploads": uploads, "beyond_ms": ms}, "request", c)
                    for c in latency.CONTENDERS)
         some += compared(f"a request of 1 kB{name}", "{:.0f} ms", off, on, "median_ms")
+    if ms == beside.CENTRE["beyond_ms"]:
+        rows = results.read(directory / "beside.json")
+        for others, name in ((0, ""), (4, " and four of another node")):
+            off, on = (beside.of(rows, {"own": 4, "others": others}, c) for c in ("tcp", "relay-bquic"))
+            some += compared(f"a request of 1 kB, beside four downloads{name}", "{:.0f} ms", off, on, "request_ms")
+        some += compared("four clients' downloads, beside four of another node", "{:.1f} Mbit/s", off, on, "mbps")
     return some
 
 

@@ -15,13 +15,14 @@ from lab import ROOT
 
 sys.path.insert(0, str(ROOT / "lab/experiments"))
 
+import beside  # noqa: E402
 import bquic_mesh  # noqa: E402
 import fairness  # noqa: E402
 import paths  # noqa: E402
 import router  # noqa: E402
 import sharing  # noqa: E402
 
-from lab import headline, results  # noqa: E402
+from lab import headline, realtime, results  # noqa: E402
 from lab.results import Row, spread  # noqa: E402
 
 FIGURES = {  # in docs/results
@@ -59,6 +60,16 @@ def clients(directory: pathlib.Path) -> list[str]:
     if requests:
         some.append(f"**Small requests** of 1 kB, on the same path: {'; '.join(requests)}. {details('latency')}")
     return some
+
+
+def others(rows: list[Row]) -> list[str]:
+    """What clients get beside another node's downloads."""
+    base, relayed, single = (beside.of(rows, beside.AXES[-1], c) for c in beside.CONTENDERS)
+    gains = [realtime.gains(base, some, "mbps") for some in (relayed, single)]
+    if not all(gains):
+        return []
+    return [f"**Beside four downloads of another node**, four clients' downloads through the relay are {spread(gains[0])} times as fast as without it;"
+            f" with a single connection (`option connections '1'`) {spread(gains[1])} times. {details('beside')}"]
 
 
 def leg(rows: list[Row]) -> list[str]:
@@ -158,7 +169,7 @@ def page(paper_lines: Sequence[Sequence[str]], directory: pathlib.Path = ROOT / 
         return results.read(directory / f"{name}.json")
 
     lines = [
-        *clients(directory), *leg(rows("bquic-mesh")), *random_paths(rows("paths")), *neighbours(rows("fairness"), rows("sharing")), *crowd(directory),
+        *clients(directory), *others(rows("beside")), *leg(rows("bquic-mesh")), *random_paths(rows("paths")), *neighbours(rows("fairness"), rows("sharing")), *crowd(directory),
         *processors(rows("router"), headline.slow_node(directory)), *strangers(rows("abuse"), rows("fleet")), reproduced(paper_lines)]
     plots = [f"![{name}](results/{name}.svg)\n*{caption}*\n" for name, caption in FIGURES.items()
              if directory == ROOT / "results" and (ROOT / f"docs/results/{name}.svg").exists()]

@@ -37,6 +37,7 @@ EXPERIMENTS = [
     ("page_load", ["page-load"]),
     ("two_paths", ["two-paths"]),
     ("latency", ["latency"]),
+    ("beside", ["beside"]),
     ("fairness", ["fairness"]),
     ("paths", ["paths"]),
     ("sharing", ["sharing"]),

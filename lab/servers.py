@@ -140,7 +140,7 @@ config site
             self._sites["caddy"] = f"https://{Mesh.GATEWAY}:{port}"
         return f"{self._sites['caddy']}/data"
 
-    def relay(self, profile: str, connections: int = 1, udp_ports: Iterable[int] = ()) -> str:
+    def relay(self, profile: str, connections: int | str = "auto", udp_ports: Iterable[int] = (), exclude_ports: Iterable[int] = ()) -> str:
         """Starts the node's relay and returns the URL of the file on the origin."""
         url = self.gateway("standard", "origin")
         if self._relay is None:
@@ -163,7 +163,7 @@ config relay
 	option control_share '0'
 	option connections '{connections}'
 	option log_level 'warn'
-{"".join(f"	list udp_port '{port}'{chr(10)}" for port in udp_ports)}"""
+{"".join(f"	list udp_port '{port}'{chr(10)}" for port in udp_ports)}{"".join(f"	list exclude_port '{port}'{chr(10)}" for port in exclude_ports)}"""
             )
             # Until it has a connection to the gateway, it lets connections pass.
             self._relay = self.lab.serve(

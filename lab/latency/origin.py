@@ -2,7 +2,7 @@
 """The far end of the experiment "latency": python3 origin.py
 
 Serves on all addresses:
-  TCP SOURCE  sends zeros until the other end closes
+  TCP SOURCE, OTHERS  send zeros until the other end closes
   TCP SINK    discards what it receives
   TCP ECHO    returns what it receives
   UDP DNS     answers each datagram with ANSWER bytes that begin with the datagram's first 8
@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
-SOURCE, SINK, ECHO, CALL, COUNT, DNS = 7000, 7001, 7002, 7003, 7004, 53
+SOURCE, SINK, ECHO, CALL, COUNT, OTHERS, DNS = 7000, 7001, 7002, 7003, 7004, 7005, 53
 ANSWER = 120  # bytes
 
 taken = 0
@@ -65,7 +65,7 @@ def udp(port: int, answer: Callable[[bytes], bytes]) -> None:
 
 
 def main() -> None:
-    for port, serve in ((SOURCE, source), (SINK, sink), (ECHO, echo)):
+    for port, serve in ((SOURCE, source), (OTHERS, source), (SINK, sink), (ECHO, echo)):
         threading.Thread(target=tcp, args=(port, serve), daemon=True).start()
     threading.Thread(target=udp, args=(DNS, lambda data: data[:8].ljust(ANSWER, b"\0")), daemon=True).start()
     threading.Thread(target=udp, args=(COUNT, lambda _: str(taken).encode()), daemon=True).start()

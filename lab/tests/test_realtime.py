@@ -17,6 +17,7 @@ import pytest
 
 from helpers import load, row
 from lab import ROOT, headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, topology, traces
+from lab.latency.clients import LOST_MS
 from lab.results import Row
 from lab.servers import Servers
 from lab.topology import Loopback, Mesh
@@ -94,6 +95,15 @@ def test_latency(lab: namespaces.Lab) -> None:
         # Most have an answer. On a busy machine, none may come for seconds.
         assert all(ms <= rows[what]["median_ms"] < experiment.clients.LOST_MS for what, ms in least.items()), rows
         assert rows["call"]["count"] >= 450 and all(1 < row["bulk_mbps"] < 60 for row in rows.values()), rows
+
+
+def test_beside(lab: namespaces.Lab) -> None:
+    """Both nodes' downloads get something, with the relay and without, and requests have answers from beyond the gateway."""
+    experiment = importlib.import_module("beside")
+    scene = experiment.Scene(lab, {**experiment.CENTRE, "hops": 1, "own": 2, "others": 1, "repetition": 1})
+    for contender in experiment.CONTENDERS:
+        figures = scene.row(contender, 4)
+        assert 1 < figures["mbps"] < 60 and 1 < figures["mbps_others"] < 60 and 60 <= figures["request_ms"] < LOST_MS, figures
 
 
 def test_loopback(lab: namespaces.Lab) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lab import medium, overview, realtime, results, simulation
 
+beside: Any = importlib.import_module("beside")
 bquic: Any = importlib.import_module("bquic")
 bquic_mesh: Any = importlib.import_module("bquic_mesh")
 dense_download: Any = importlib.import_module("dense_download")
@@ -60,6 +61,16 @@ def test_what_is_left_to_linux_is_on_the_first_page() -> None:
         "**Other users:** beside Linux's CUBIC and stock QUIC, over WiFi and a wire, `bquic` takes 0.50 to 1.20 of an equal share, and 0.8 to 1.25 in"
         " 1 of 2 mixes (stock QUIC beside CUBIC: 1.40 to 1.40). [fairness]")
     assert not overview.neighbours([], [])
+
+
+def test_what_another_node_leaves() -> None:
+    rows = [{**beside.CENTRE, **beside.AXES[-1], "contender": contender, "repetition": k, "binary": "0", "mbps": mbps, "mbps_others": 8.0,
+             "request_ms": 100.0, "lag_ms": 0.1, "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "retries_cpu": 0, "failures": 0}
+            for k in range(3) for contender, mbps in zip(beside.CONTENDERS, (8.0, 8.4, 3.2))]
+    told, = overview.others(rows)
+    assert "without it 1.05 " not in told and "are 1.05 " in told and "0.40 " in told, told
+    assert not overview.others(rows[:3][:1])
+    assert [line.split()[5] for line in beside.report(rows).splitlines()[1:4]] == ["1.00", "1.05", "0.40"]
 
 
 def test_a_run_that_has_several_rows_counts_once() -> None:

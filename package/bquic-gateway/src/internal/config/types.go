@@ -75,6 +75,19 @@ func wordType(words ...string) *Type {
 	})
 }
 
+// auto is the word for an option that the program decides itself.
+const auto = "auto"
+
+// autoType returns the type of an option whose value is a whole number from 1 to highest, or auto: 0.
+func autoType(highest int) *Type {
+	return newType(fmt.Sprintf("%s or 1 to %d", auto, highest), func(s string) (int, error) {
+		if s == auto {
+			return 0, nil
+		}
+		return profile.Number(s, 1, highest)
+	})
+}
+
 // numberType returns the type of an option whose value is a whole number from lowest to highest.
 func numberType(lowest, highest int) *Type {
 	return newType(fmt.Sprintf("%d to %d", lowest, highest), func(s string) (int, error) { return profile.Number(s, lowest, highest) })

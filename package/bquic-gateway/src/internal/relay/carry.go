@@ -83,7 +83,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 		}
 		of = new(comparing)
 	}
-	if s := r.gateways.pick(); s != nil {
+	if s := r.gateways.pick(from); s != nil {
 		if first, done = r.carry(ctx, s, client, first, to, from, of); done {
 			return
 		}
@@ -157,7 +157,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 
 // askAgain asks a gateway for a target that is avoided.
 func (r *Relay) askAgain(ctx context.Context, target netip.AddrPort) {
-	s := r.gateways.pick()
+	s := r.gateways.pick(nil)
 	if s == nil {
 		return
 	}

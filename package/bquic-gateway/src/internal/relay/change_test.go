@@ -312,6 +312,48 @@ func TestRoam(t *testing.T) {
 	carried.says("later")
 }
 
+// TestFurtherSessions checks that a relay in use has further sessions, which keep what they carry when the node's address changes, and
+// come back after the gateway.
+func TestFurtherSessions(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		gateway := m.startGateway()
+		c := m.config(mode)
+		c.Connections = 0
+		node := m.startRelay(c)
+		up := func(least int) func(f figures) bool {
+			return func(f figures) (enough bool) {
+				n := 0
+				for _, s := range f.Relay.Connections {
+					if s.Healthy {
+						n++
+					}
+				}
+				return n >= least
+			}
+		}
+		node.await("one session", up(1))
+		var carried []*echoed
+		for range 2 {
+			carried = append(carried, m.echo(node, origin4+":81"))
+			carried[0].says("first")
+			node.await("further sessions", up(4))
+		}
+		m.ip("node", "addr del "+node4+"/24 dev mesh", "addr add 10.78.0.3/24 dev mesh", "route replace default via "+gateway4)
+		m.ip("gateway", "route replace 10.77.0.0/24 via 10.78.0.3")
+		for _, one := range carried {
+			one.says("after the move")
+		}
+		gateway.signal(syscall.SIGKILL)
+		m.startGateway()
+		m.becomes("carried", origin4+":80")
+		node.await("all sessions", up(4))
+	})
+}
+
 // TestIdle checks that an idle relay sends hardly any packets, also if it has several sessions to choose
 // from, and that the next connection is carried at once.
 func TestIdle(t *testing.T) {

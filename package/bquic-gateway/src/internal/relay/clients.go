@@ -22,6 +22,7 @@ type clients struct {
 	taken  [maxClients + 1]bool // numbers in use
 	rest   client               // all clients without a place
 	others ClientStatus
+	looked time.Time // when all clients' traffic was last looked at
 }
 
 type client struct {
@@ -31,6 +32,11 @@ type client struct {
 	last    time.Time // when a connection last began or ended
 	carried tunnel.Bytes
 	direct  tunnel.Bytes
+
+	on    *session  // its last one; nil: none yet
+	begun time.Time // when it was given this session
+	moved uint64    // bytes carried when its traffic was last looked at
+	loads bool      // it had moved much since the time before
 }
 
 // A ClientStatus is a client's traffic, in bytes without headers.

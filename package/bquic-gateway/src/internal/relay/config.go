@@ -65,7 +65,7 @@ type Config struct {
 type Fixed struct {
 	Mode        string
 	Port        int // TCP port to listen on; default: DefaultPort
-	Connections int // QUIC connections, 1 to MaxConnections; default: 1
+	Connections int // QUIC connections with each gateway, 1 to MaxConnections; 0: as many as busy clients need
 	// Bridge says which connections are taken that the node only bridges to another router: BridgeOff, BridgeAuto or
 	// BridgeAll. Default: BridgeAuto.
 	Bridge string
@@ -77,8 +77,12 @@ type Fixed struct {
 
 // Options returns the options with their values.
 func (f *Fixed) Options() [][2]string {
+	connections := "auto"
+	if f.Connections > 0 {
+		connections = strconv.Itoa(f.Connections)
+	}
 	return [][2]string{
-		{"mode", f.Mode}, {"port", strconv.Itoa(f.Port)}, {"connections", strconv.Itoa(f.Connections)}, {"bridge", f.Bridge},
+		{"mode", f.Mode}, {"port", strconv.Itoa(f.Port)}, {"connections", connections}, {"bridge", f.Bridge},
 		{"state_dir", f.StateDir}, {"status_socket", f.StatusSocket}, {"metrics", f.Metrics},
 	}
 }
@@ -165,7 +169,6 @@ func (c Config) withDefaults() Config {
 	for _, u := range sorted {
 		c.Gateways = append(c.Gateways, *u)
 	}
-	c.Connections = cmp.Or(c.Connections, 1)
 	c.Mode = cmp.Or(c.Mode, divert.Redirect)
 	c.Bridge = cmp.Or(c.Bridge, BridgeAuto)
 	c.Port = cmp.Or(c.Port, DefaultPort)
@@ -256,7 +259,7 @@ func (s *settings) trusts(gateway string, shown tls.ConnectionState) error {
 }
 
 func (c *Config) quicConfig() *quic.Config {
-	window := min(maxWindows, metrics.Machine()/8) / uint64(c.Connections)
+	window := min(maxWindows, metrics.Machine()/8) / uint64(cmp.Or(c.Connections, leastSessions))
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
 		MaxIdleTimeout:                 tunnel.IdleTimeout,

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ import (
 // there should be.
 type gateways struct {
 	settings *atomic.Pointer[settings]
+	clients  *clients
 	logger   *slog.Logger
 	changed  func() // called when it changes whether or where new connections are carried
 	kicked   chan struct{}
@@ -35,6 +37,7 @@ type gateways struct {
 	leaving []*session // retired
 	known   map[string]*known
 	turn    int
+	busy    time.Time // when a client was last busy
 
 	using   string // gateways that carry new connections; "": none
 	last    string // the first of them; if there is none, the last one used
@@ -58,6 +61,9 @@ const renewAfter = time.Minute
 
 // renew returns the places to dial for because their sessions can be replaced at no cost.
 func (g *gateways) renew(now time.Time) (places []int) {
+	if g.set.Connections == 0 {
+		return nil
+	}
 	carrying := make(map[string]bool)
 	for _, s := range g.best() {
 		_, _, streams := s.look()
@@ -97,9 +103,10 @@ type attempt struct {
 	err     error
 }
 
-func newGateways(now *atomic.Pointer[settings], logger *slog.Logger, changed func()) *gateways {
+func newGateways(now *atomic.Pointer[settings], clients *clients, logger *slog.Logger, changed func()) *gateways {
 	g := &gateways{
 		settings: now,
+		clients:  clients,
 		logger:   logger,
 		changed:  changed,
 		kicked:   make(chan struct{}, 1),
@@ -161,8 +168,11 @@ func (g *gateways) run(ctx context.Context) {
 // kick makes run take its next step now.
 func (g *gateways) kick() { signal(g.kicked) }
 
-// replaced is the reason of a session that is retired because there is a better one.
-const replaced = "replaced"
+// Reasons of sessions that are retired because there is a better one, or because the relay is idle.
+const (
+	replaced = "replaced"
+	idle     = "idle"
+)
 
 // step returns the places to dial for, the sessions to retire with the reason, and how often to take a step: while a gateway works, only
 // changes of a session's state are urgent, and they come with a kick.
@@ -198,6 +208,9 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 		}
 		g.lineup.Session(now, i, state)
 		up = up || state == upstream.Up
+	}
+	if g.set.Connections == 0 {
+		g.need(now, leave)
 	}
 	wanted, unwanted := g.lineup.Decide(now)
 	for _, i := range unwanted {
@@ -242,7 +255,7 @@ func (g *gateways) arrange(now time.Time) {
 		if i > 0 && u.Weight != g.set.Gateways[i-1].Weight {
 			tier++
 		}
-		for range g.set.Connections {
+		for range cmp.Or(g.set.Connections, MaxConnections) {
 			p := &place{gateway: u.Gateway, tier: tier}
 			for _, q := range was {
 				if q.session != nil && q.gateway == p.gateway && q.session.settings.sameSession(g.set) {
@@ -328,17 +341,14 @@ func (g *gateways) candidates() []*session {
 	return slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
 }
 
-// pick returns a session for a new connection, or nil. Among the working gateways
-// with the largest weight, it chooses the session that should deliver first.
-func (g *gateways) pick() *session {
+// pick returns a session for a new connection of a client, or nil. Among the working gateways with the largest weight, it chooses the session
+// that should deliver first, of those that suit the client.
+func (g *gateways) pick(cl *client) *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	up := g.candidates()
-	switch len(up) {
-	case 0:
+	if len(up) == 0 {
 		return nil
-	case 1:
-		return up[0]
 	}
 	g.turn++ // rotates among equal paths
 	up = slices.Concat(up[g.turn%len(up):], up[:g.turn%len(up)])
@@ -346,11 +356,28 @@ func (g *gateways) pick() *session {
 	if free := slices.DeleteFunc(slices.Clone(up), func(s *session) bool { return !s.free() }); len(free) > 0 {
 		up = free
 	}
-	paths := make([]upstream.Path, len(up))
-	for i, s := range up {
+	if cl == nil || g.set.Connections > 0 {
+		return first(up)
+	}
+	now := time.Now()
+	if g.rests(now) {
+		g.kick()
+	}
+	s := first(g.clients.suit(cl, up, now))
+	g.clients.put(cl, s, now)
+	return s
+}
+
+// first returns the session that should deliver a new connection's data first.
+func first(sessions []*session) *session {
+	if len(sessions) == 1 {
+		return sessions[0]
+	}
+	paths := make([]upstream.Path, len(sessions))
+	for i, s := range sessions {
 		paths[i] = s.path()
 	}
-	return up[upstream.First(paths)]
+	return sessions[upstream.First(paths)]
 }
 
 // works reports whether a session takes new connections. Unlike pick, it asks the gateways nothing.

@@ -126,7 +126,7 @@ func newBenchOf(t *testing.T, connections int, upstreams []Upstream, puppets ...
 		b.config.Pins = append(b.config.Pins, p.pin)
 	}
 	b.apply(upstreams)
-	b.gateways = newGateways(&b.now, slog.New(slog.DiscardHandler), func() { b.changes.Add(1) })
+	b.gateways = newGateways(&b.now, new(clients), slog.New(slog.DiscardHandler), func() { b.changes.Add(1) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -163,7 +163,7 @@ func (b *bench) await(what string, ok func() bool) {
 func (b *bench) awaitUse(p *puppet) (s *session) {
 	b.t.Helper()
 	b.await("another gateway", func() bool {
-		s = b.pick()
+		s = b.pick(nil)
 		return p == nil && s == nil || p != nil && s != nil && s.gateway == p.address
 	})
 	return s
@@ -215,7 +215,7 @@ func TestUplink(t *testing.T) {
 		t.Fatalf("the answer is %v", err)
 	}
 	// No further connection has to find out.
-	if s := b.pick(); s == first {
+	if s := b.pick(nil); s == first {
 		t.Error("the gateway is used all the same")
 	}
 	b.await("both to say so", func() bool {
@@ -223,7 +223,7 @@ func TestUplink(t *testing.T) {
 	})
 	var st Status
 	b.status(&st)
-	if st.State != StateAway || b.pick() != nil || !strings.Contains(st.LastError, "as told") {
+	if st.State != StateAway || b.pick(nil) != nil || !strings.Contains(st.LastError, "as told") {
 		t.Errorf("without any uplink: %+v", st)
 	}
 	two.will(fine)
@@ -285,7 +285,7 @@ func TestItself(t *testing.T) {
 	log := make(lines, 10)
 	now := new(atomic.Pointer[settings])
 	now.Store(&settings{Config: Config{Gateways: InOrder("a:1")}})
-	g := newGateways(now, slog.New(slog.NewTextHandler(log, nil)), func() {})
+	g := newGateways(now, new(clients), slog.New(slog.NewTextHandler(log, nil)), func() {})
 	prefix := func(a netip.Addr) []netip.Prefix { return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())} }
 	g.found("a:1", prefix(netip.MustParseAddr("192.0.2.1")))
 	if len(log) > 0 {
@@ -305,6 +305,40 @@ func TestItself(t *testing.T) {
 	}
 }
 
+// TestSessionForEachClient checks that a gateway in use has enough sessions for busy clients.
+func TestSessionForEachClient(t *testing.T) {
+	t.Parallel()
+	one := newPuppet(t)
+	b := newBenchOf(t, 0, InOrder(one.address), one)
+	b.awaitUse(one)
+	sessions := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.all())
+	}
+	used := make(map[*session]bool)
+	use := func(i byte) {
+		s := b.pick(b.clients.enter(netip.AddrFrom4([4]byte{10, 0, 0, i}), new(tunnel.Bytes), new(tunnel.Bytes)))
+		s.enter()
+		used[s] = true
+	}
+	use(0)
+	b.await("further sessions", func() bool { return sessions() == leastSessions })
+	// A client is busy for a while after its connection has begun. On a busy machine, this may have passed.
+	for n := byte(1); len(used) < leastSessions; n++ {
+		if n == 200 {
+			t.Fatalf("%d sessions carry %d clients", len(used), n)
+		}
+		use(n)
+	}
+	n := byte(0)
+	b.await("still more of them", func() bool {
+		n++
+		use(n)
+		return sessions() > leastSessions
+	})
+}
+
 // TestShare checks that gateways of equal weight share connections, and that gateways of
 // smaller weight wait.
 func TestShare(t *testing.T) {
@@ -314,7 +348,7 @@ func TestShare(t *testing.T) {
 	b.await("both", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUp, StateUnused}) })
 	uses := make(map[string]int)
 	use := func() {
-		s := b.pick()
+		s := b.pick(nil)
 		s.enter()
 		uses[s.gateway]++
 	}
@@ -343,7 +377,7 @@ func TestShare(t *testing.T) {
 	// to the third.
 	one.will(noUplink)
 	for n := 0; n < 1000 && one.times("192.0.2.1:80") == 0; n++ {
-		if s := b.pick(); s.gateway != one.address {
+		if s := b.pick(nil); s.gateway != one.address {
 			s.enter()
 		} else if s.connect() == nil {
 			t.Error("it has connected")
@@ -396,7 +430,7 @@ func TestFull(t *testing.T) {
 	one.will(full)
 	const connections = 100
 	for range connections {
-		if s := b.pick(); s.gateway == one.address {
+		if s := b.pick(nil); s.gateway == one.address {
 			s.connect()
 		} else {
 			s.enter()
@@ -410,8 +444,8 @@ func TestFull(t *testing.T) {
 		t.Error("there is no room although one gateway has places")
 	}
 	two.will(full)
-	b.pick().connect()
-	if b.pick() == nil {
+	b.pick(nil).connect()
+	if b.pick(nil) == nil {
 		t.Error("none is asked")
 	}
 	since := func(when time.Time) {
@@ -510,7 +544,7 @@ func TestMute(t *testing.T) {
 			defer wg.Wait()
 			defer close(stop)
 			tc.notice(t, old)
-			b.await("a new session", func() bool { s := b.pick(); return s != nil && s != old })
+			b.await("a new session", func() bool { s := b.pick(nil); return s != nil && s != old })
 			b.await("the old one to be left", func() bool { return old.state() == upstream.Retired })
 			if _, reason, _ := old.look(); tc.reason != "" && reason != tc.reason {
 				t.Errorf("the reason is %q", reason)
@@ -519,7 +553,7 @@ func TestMute(t *testing.T) {
 			if old.conn.Context().Err() != nil {
 				t.Error("the old one has ended with what it carries")
 			}
-			if s := b.pick(); s.connect() == nil || s.state() != upstream.Up {
+			if s := b.pick(nil); s.connect() == nil || s.state() != upstream.Up {
 				t.Errorf("the new one is %s", s.state())
 			}
 		})
@@ -588,11 +622,11 @@ func TestLeft(t *testing.T) {
 	for range 3 {
 		s := b.awaitUse(one)
 		s.conn.CloseWithError(0, "the test")
-		b.await("another session", func() bool { n := b.pick(); return n != nil && n != s })
+		b.await("another session", func() bool { n := b.pick(nil); return n != nil && n != s })
 	}
 	b.await("somebody to be told", func() bool { return b.changes.Load() > 0 })
 	one.will(func(w http.ResponseWriter, _ *http.Request) { refuse(w, 407, tunnel.RequestDenied) })
-	s := b.pick()
+	s := b.pick(nil)
 	s.enter()
 	if err := s.connect(); err == nil {
 		t.Error("it has connected")
@@ -698,12 +732,12 @@ func TestStalledPath(t *testing.T) {
 		return time.Since(since) > 50*time.Millisecond
 	})
 	stalls.enter()
-	b.await("the stalled path to be left", func() bool { return b.pick() == other })
+	b.await("the stalled path to be left", func() bool { return b.pick(nil) == other })
 	state := stalls.state()
 	w.stall(nil)
 	switch rtt := other.path().RTT; {
 	case state == upstream.Up:
-		b.await("the path to be used again", func() bool { return b.pick() == stalls })
+		b.await("the path to be used again", func() bool { return b.pick(nil) == stalls })
 	case 3*rtt < upstream.SilentAfter: // for three RTTs of the other's, six streams there are slower than two here
 		t.Errorf("only once it is %s; the other's RTT is %v", state, rtt)
 	}

@@ -655,7 +655,7 @@ func (m *mesh) config(mode string) relay.Config {
 	}
 	return relay.Config{
 		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []cert.Pin{m.pin}, Token: token,
-		Fixed:      relay.Fixed{Mode: mode, Bridge: relay.BridgeAuto},
+		Fixed:      relay.Fixed{Mode: mode, Bridge: relay.BridgeAuto, Connections: 1}, // many tests look at one session
 		Interfaces: []string{"br-lan"}, Burst: burst.Burst,
 	}
 }

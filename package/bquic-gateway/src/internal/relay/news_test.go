@@ -20,7 +20,7 @@ func TestComesAndGoes(t *testing.T) {
 	var log bytes.Buffer
 	now := new(atomic.Pointer[settings])
 	now.Store(&settings{Config: Config{Gateways: InOrder("a:1")}})
-	g := newGateways(now, slog.New(slog.NewTextHandler(&log, nil)), func() {})
+	g := newGateways(now, new(clients), slog.New(slog.NewTextHandler(&log, nil)), func() {})
 	at, reason := time.Now(), ""
 	second := func() {
 		at = at.Add(time.Second)

@@ -91,7 +91,7 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 		kicked:     make(chan struct{}, 1),
 	}
 	r.now.Store(set)
-	r.gateways = newGateways(&r.now, logger, func() {
+	r.gateways = newGateways(&r.now, &r.clients, logger, func() {
 		r.avoided.clear()
 		r.flows.avoided.clear()
 		r.kick()

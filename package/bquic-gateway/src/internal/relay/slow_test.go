@@ -72,7 +72,7 @@ func TestSlow(t *testing.T) {
 			}
 			connections.Go(func() {
 				defer accepted.Close()
-				r.carry(ctx, r.gateways.pick(), accepted.(*net.TCPConn), nil, way{target: netip.MustParseAddrPort(target)}, &client{}, new(comparing))
+				r.carry(ctx, r.gateways.pick(nil), accepted.(*net.TCPConn), nil, way{target: netip.MustParseAddrPort(target)}, &client{}, new(comparing))
 			})
 		}
 		connections.Wait()

@@ -86,7 +86,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		f.relay.diverter.Protected(p) {
 		return divert.Pass
 	}
-	s := f.relay.gateways.pick()
+	s := f.relay.gateways.pick(nil)
 	if s == nil || s.full() {
 		return divert.Pass
 	}

@@ -36,6 +36,7 @@ type place struct {
 	trial    time.Time // the end of the trial
 	dialling bool
 	failed   bool // an attempt has failed since Lineup.down
+	spare    bool // needs no session
 	pause    time.Duration
 	next     time.Time // no attempt before this time
 }
@@ -103,6 +104,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
+// Need records whether place i needs a session. At first, all do.
+func (l *Lineup) Need(i int, needed bool) { l.places[i].spare = !needed }
+
 // Failed records that the attempt to dial for place i has failed.
 func (l *Lineup) Failed(now time.Time, i int) {
 	p := &l.places[i]
@@ -162,7 +166,7 @@ func (l *Lineup) Decide(now time.Time) (dial, retire []int) {
 	}
 	for i := range l.places {
 		p := &l.places[i]
-		if p.tier <= last && !works(p.state) && !p.dialling && !now.Before(p.next) {
+		if p.tier <= last && !p.spare && !works(p.state) && !p.dialling && !now.Before(p.next) {
 			p.dialling = true
 			dial = append(dial, i)
 		}
@@ -187,7 +191,7 @@ func (l *Lineup) reach(now time.Time) int {
 // on its first attempt.
 func (l *Lineup) mayConnect(tier int) bool {
 	for _, p := range l.places {
-		if p.tier <= tier && p.state != NoUplink && !p.failed {
+		if p.tier <= tier && !p.spare && p.state != NoUplink && !p.failed {
 			return true
 		}
 	}

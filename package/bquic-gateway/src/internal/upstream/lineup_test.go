@@ -63,6 +63,16 @@ func TestLineup(t *testing.T) {
 				d.after(1)
 			}
 		}},
+		{"spare places have no session, and nobody waits for them", []int{0, 0, 1}, func(d *day) {
+			d.l.Need(1, false)
+			d.decides("[0] []")
+			d.failed(0)
+			d.decides("[2] []")
+			d.after(time.Hour)
+			d.dialled(2, Up)
+			d.l.Need(1, true)
+			d.decides("[0 1] []")
+		}},
 		{"the second one has to wait", []int{0, 1}, func(d *day) {
 			d.decides("[0] []")
 			d.after(headStart - 1)

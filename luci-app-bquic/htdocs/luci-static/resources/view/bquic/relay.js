@@ -121,8 +121,8 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the authorities that sign the gateways’ certificates, in place of pins.'));
 		o.validate = fields.absolutePath;
 		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections over which the relay spreads TCP connections. More than one helps in a mesh with several paths of equal cost.'));
-		o.datatype = 'and(uinteger,range(1,8))';
-		o.placeholder = '1';
+		o.datatype = 'or("auto",and(uinteger,range(1,8)))';
+		o.placeholder = 'auto';
 		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('How the kernel hands TCP connections to the relay. TPROXY requires the packages kmod-nft-tproxy and kmod-nft-socket.'));
 		o.value('redirect', _('redirect (NAT)'));
 		o.value('tproxy', _('TPROXY'));
