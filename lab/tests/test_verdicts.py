@@ -70,7 +70,7 @@ def test_what_another_node_leaves() -> None:
     told, = overview.others(rows)
     assert "without it 1.05 " not in told and "are 1.05 " in told and "0.40 " in told, told
     assert not overview.others(rows[:3][:1])
-    assert [line.split()[5] for line in beside.report(rows).splitlines()[1:4]] == ["1.00", "1.05", "0.40"]
+    assert [line.split()[8] for line in beside.report(rows).splitlines()[1:4]] == ["1.00", "1.05", "0.40"]
 
 
 def test_a_run_that_has_several_rows_counts_once() -> None:

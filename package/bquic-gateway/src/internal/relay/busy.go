@@ -26,6 +26,9 @@ const (
 
 // need tells the lineup which places are needed. It calls leave for idle sessions of others.
 func (g *gateways) need(now time.Time, leave func(s *session, reason string)) {
+	if g.set.Connections > 0 { // all are
+		return
+	}
 	busy := g.clients.busy(now)
 	if busy > 0 {
 		g.busy = now

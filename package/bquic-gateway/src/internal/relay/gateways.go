@@ -209,9 +209,7 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 		g.lineup.Session(now, i, state)
 		up = up || state == upstream.Up
 	}
-	if g.set.Connections == 0 {
-		g.need(now, leave)
-	}
+	g.need(now, leave)
 	wanted, unwanted := g.lineup.Decide(now)
 	for _, i := range unwanted {
 		leave(g.places[i].session, replaced)
