@@ -24,7 +24,8 @@ const (
 	restAfter     = 5 * time.Minute
 )
 
-// need tells the lineup which places are needed. It calls leave for idle sessions of others.
+// need tells the lineup which places are needed: of a gateway that is back and on trial, only the first. It calls leave for idle sessions of
+// others.
 func (g *gateways) need(now time.Time, leave func(s *session, reason string)) {
 	if g.set.Connections > 0 { // all are
 		return
@@ -33,26 +34,24 @@ func (g *gateways) need(now time.Time, leave func(s *session, reason string)) {
 	if busy > 0 {
 		g.busy = now
 	}
-	rest := g.rests(now)
+	rest, tier := g.rests(now), g.tier(now)
 	up, n := 0, 0 // places of the same gateway
 	for i, p := range g.places {
 		if i == 0 || p.gateway != g.places[i-1].gateway {
 			up, n = 0, 0
 		}
-		needed := n == 0 || up > 0 && !rest && n < max(busy+1, leastSessions)
+		g.lineup.Need(i, n == 0 || up > 0 && p.tier == tier && !rest && n < max(busy+1, leastSessions))
 		n++
-		if p.session != nil {
-			if state, _, streams := p.session.look(); state == upstream.Up {
-				if rest && up > 0 && streams == 0 {
-					leave(p.session, idle)
-					p.session = nil
-					g.lineup.Session(now, i, upstream.Closed)
-				} else {
-					up++
-				}
-			}
+		if !p.up() {
+			continue
 		}
-		g.lineup.Need(i, needed)
+		if _, _, streams := p.session.look(); rest && up > 0 && streams == 0 {
+			leave(p.session, idle)
+			p.session = nil
+			g.lineup.Session(now, i, upstream.Closed)
+		} else {
+			up++
+		}
 	}
 }
 

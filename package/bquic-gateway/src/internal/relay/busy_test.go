@@ -3,11 +3,13 @@
 package relay
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
 	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
 )
 
 // TestSuit checks that each busy client has a session of its own, as long as there are enough, and stays there.
@@ -55,4 +57,64 @@ func TestSuit(t *testing.T) {
 	is("a client that was idle, where each session has a busy one", 1, 0)
 	sessions = sessions[:2]
 	is("a busy client whose session has gone", 3, 1)
+}
+
+// TestNeed checks how many sessions a gateway has: by how many clients are busy, when none has been for long, and on trial.
+func TestNeed(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tiers := make([]int, 2*MaxConnections)
+	g := &gateways{set: &settings{}, clients: new(clients)}
+	for i := range tiers {
+		tiers[i] = i / MaxConnections
+		g.places = append(g.places, &place{gateway: string(rune('a' + tiers[i])), tier: tiers[i]})
+	}
+	g.lineup = upstream.NewLineup(now, tiers, func() float64 { return 0.5 })
+	up := func(places ...int) {
+		for _, i := range places {
+			s := &session{health: upstream.NewSession(now)}
+			s.health.Answered(now, upstream.Uplink, upstream.Fine, "")
+			g.places[i].session = s
+			g.lineup.Dialled(i)
+			g.lineup.Session(now, i, upstream.Up)
+		}
+	}
+	busy := func(clients, place int) {
+		for i := range clients {
+			cl := g.clients.enter(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), new(tunnel.Bytes), new(tunnel.Bytes))
+			g.clients.put(cl, g.places[place].session, now)
+		}
+	}
+	left := 0
+	dials := func(what, want string) {
+		t.Helper()
+		g.need(now, func(*session, string) { left++ })
+		if dial, _ := g.lineup.Decide(now); fmt.Sprint(dial) != want {
+			t.Errorf("%s: dials for %v instead of %s", what, dial, want)
+		}
+	}
+	dials("at first", "[0]")
+	up(0)
+	dials("without clients", "[]")
+	busy(1, 0)
+	dials("a client", "[1 2 3]")
+	up(1, 2, 3)
+	busy(5, 0)
+	dials("five clients", "[4 5]")
+	up(4, 5)
+	g.places[2].session.health.Opened(now)
+	now = now.Add(2 * restAfter)
+	dials("without clients again", "[]")
+	if left != 4 || !g.places[0].up() || !g.places[2].up() {
+		t.Errorf("%d sessions have been left", left)
+	}
+
+	for i := range MaxConnections { // the gateway fails for a minute
+		g.places[i].session = nil
+		g.lineup.Session(now, i, upstream.Closed)
+	}
+	up(MaxConnections)
+	now = now.Add(time.Minute)
+	up(0)
+	busy(1, MaxConnections)
+	dials("one on trial", "[9 10 11]")
 }

@@ -318,18 +318,21 @@ func (g *gateways) all() (sessions []*session) {
 
 // best returns the sessions for new connections, without former ones.
 func (g *gateways) best() (up []*session) {
-	is := make([]bool, len(g.places))
-	for i, p := range g.places {
-		is[i] = p.session != nil && p.session.state() == upstream.Up
-	}
-	tier := g.lineup.Best(time.Now(), func(i int) bool { return is[i] })
-	for i, p := range g.places {
-		if is[i] && p.tier == tier {
+	tier := g.tier(time.Now())
+	for _, p := range g.places {
+		if p.tier == tier && p.up() {
 			up = append(up, p.session)
 		}
 	}
 	return up
 }
+
+// tier returns the tier that takes new connections; -1: none.
+func (g *gateways) tier(now time.Time) int {
+	return g.lineup.Best(now, func(i int) bool { return g.places[i].up() })
+}
+
+func (p *place) up() bool { return p.session != nil && p.session.state() == upstream.Up }
 
 // candidates returns the sessions for new connections, with former ones if there are no others.
 func (g *gateways) candidates() []*session {
@@ -359,7 +362,7 @@ func (g *gateways) pick(cl *client) *session {
 	}
 	now := time.Now()
 	if g.rests(now) {
-		g.kick()
+		g.kick() // for further sessions
 	}
 	s := first(g.clients.suit(cl, up, now))
 	g.clients.put(cl, s, now)
