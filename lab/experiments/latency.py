@@ -6,7 +6,7 @@ Not in the papers. The node is three hops from the gateway, the origin 20 or 45 
 second, each time on a new connection, and a name by DNS ten times a second, types over ssh, and has a G.711 call (delays are one-way, in
 both directions), while other clients of the same node download or upload as fast as they can. "tcp": the relay is
 off. "relay-bquic": it is on, and carries all TCP; DNS and the call bypass it, as is the default. "relay-bquic-udp": it also carries
-these (`udp_port`). It has just begun, so all transfers share its first connection; a relay in use gives each client one of its own
+these (`udp_port`). The relay has just begun, so all transfers share its first connection; a relay in use gives each client one of its own
 ("beside", below). A missing answer counts as 2 s. Every repetition is one seed and one medium for all contenders, which take turns.
 
 Writes results/latency.json (rows: lab/realtime.py) and docs/results/latency.svg. An interrupted run continues where it
