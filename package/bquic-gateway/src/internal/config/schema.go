@@ -145,7 +145,7 @@ var Schema = []Section{
 			{Name: "token", Type: typeToken, Note: "none"},
 			// Profile of the connections to the gateway.
 			{Name: "profile", Type: typeProfile, Default: []string{profile.BQUIC}},
-			// Number of QUIC connections with each gateway. `auto`: one until clients use it, then at least four, and one more than there are busy clients; each busy client's TCP stays on one of them. A number is for a mesh that spreads flows over several paths of equal cost: for each connection, the relay tries four ports and keeps the quickest, and new TCP connections leave a path that is congested.
+			// Number of QUIC connections with each gateway. `auto`: one while clients are idle, otherwise eight, over which their TCP connections spread. A number is for a mesh that spreads flows over several paths of equal cost: for each connection, the relay tries four ports and keeps the quickest, and new TCP connections leave a path that is congested.
 			{Name: "connections", Type: autoType(relay.MaxConnections), Default: []string{auto}},
 			// How the relay takes TCP connections: by NAT, or by TPROXY (requires kmod-nft-tproxy and kmod-nft-socket).
 			{Name: "mode", Type: wordType(divert.Redirect, divert.TProxy), Default: []string{divert.Redirect}},

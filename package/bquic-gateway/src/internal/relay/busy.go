@@ -3,13 +3,14 @@
 package relay
 
 import (
+	"cmp"
 	"time"
 
 	"bquic/internal/upstream"
 )
 
 const (
-	// A client is busy if it has been given a session within justBegun, or has moved busyRate bytes a second since clients' traffic was last
+	// A client is busy if a connection of its has been given a session within justBegun, or if it has moved busyRate bytes a second since clients' traffic was last
 	// looked at, lookEvery ago or more.
 	justBegun = 2 * time.Second
 	lookEvery = time.Second
@@ -17,12 +18,9 @@ const (
 )
 
 // Queues on the way share a path between flows, and a session is one flow. So with a single one, all clients of a node would get as much of a path that
-// other nodes' traffic fills as one download without the relay (lab/experiments/beside.py). If Config.Connections is 0, a gateway has at least
-// leastSessions, and one more than there are busy clients, but a single one when no client has been busy for restAfter.
-const (
-	leastSessions = 4
-	restAfter     = 5 * time.Minute
-)
+// other nodes' traffic fills as one download without the relay (lab/experiments/beside.py). If Config.Connections is 0, a gateway has MaxConnections
+// sessions, but a single one when no client has been busy for restAfter.
+const restAfter = 5 * time.Minute
 
 // need tells the lineup which places are needed: of a gateway that is back and on trial, only the first. It calls leave for idle sessions of
 // others.
@@ -30,27 +28,24 @@ func (g *gateways) need(now time.Time, leave func(s *session, reason string)) {
 	if g.set.Connections > 0 { // all are
 		return
 	}
-	busy := g.clients.busy(now)
-	if busy > 0 {
+	if g.clients.busy(now) {
 		g.busy = now
 	}
 	rest, tier := g.rests(now), g.tier(now)
-	up, n := 0, 0 // places of the same gateway
+	up := false // a place before it of the same gateway
 	for i, p := range g.places {
-		if i == 0 || p.gateway != g.places[i-1].gateway {
-			up, n = 0, 0
-		}
-		g.lineup.Need(i, n == 0 || up > 0 && p.tier == tier && !rest && n < max(busy+1, leastSessions))
-		n++
+		first := i == 0 || p.gateway != g.places[i-1].gateway
+		up = up && !first
+		g.lineup.Need(i, first || up && p.tier == tier && !rest)
 		if !p.up() {
 			continue
 		}
-		if _, _, streams := p.session.look(); rest && up > 0 && streams == 0 {
+		if _, _, streams := p.session.look(); rest && up && streams == 0 {
 			leave(p.session, idle)
 			p.session = nil
 			g.lineup.Session(now, i, upstream.Closed)
 		} else {
-			up++
+			up = true
 		}
 	}
 }
@@ -58,50 +53,72 @@ func (g *gateways) need(now time.Time, leave func(s *session, reason string)) {
 // rests reports whether no client needs a session of its own.
 func (g *gateways) rests(now time.Time) bool { return now.Sub(g.busy) >= restAfter }
 
-// suit returns those of sessions that suit a client: a busy client stays where it is, another one goes where the fewest clients are busy.
+// suit returns those of sessions that suit a client's next connection. Busy clients have equal parts of all sessions but one, which is there for the
+// next client. A client's connections go to further sessions until it has its part, and where the fewest other clients are busy.
 func (c *clients) suit(cl *client, sessions []*session, now time.Time) (best []*session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.look(now)
-	busy := make([]int, len(sessions))
-	least := len(c.by)
-	for i, s := range sessions {
-		if s == cl.on && cl.busy(now) {
-			return []*session{s}
+	busy, others := 1, make(map[*session]int)
+	for _, other := range c.by {
+		if other == cl || !other.busy(now) {
+			continue
 		}
-		for _, other := range c.by {
-			if other != cl && other.on == s && other.busy(now) {
-				busy[i]++
-			}
+		busy++
+		for s := range other.on {
+			others[s]++
 		}
-		least = min(least, busy[i])
 	}
-	for i, s := range sessions {
-		if busy[i] == least {
+	held := 0
+	for _, s := range sessions {
+		held += min(cl.on[s], 1)
+	}
+	further := held < max(1, (len(sessions)-1)/busy)
+	compare := func(a, b *session) int { return cmp.Or(others[a]-others[b], cl.on[a]-cl.on[b]) }
+	for _, s := range sessions {
+		if further && cl.on[s] > 0 || !further && cl.on[s] == 0 {
+			continue
+		}
+		if len(best) > 0 && compare(s, best[0]) < 0 {
+			best = nil
+		}
+		if len(best) == 0 || compare(s, best[0]) == 0 {
 			best = append(best, s)
 		}
 	}
 	return best
 }
 
-// put records that a client has been given a session.
-func (c *clients) put(cl *client, s *session, now time.Time) {
+// assign records that a client's connection has been given a session; release records that the connection has ended.
+func (c *clients) assign(cl *client, s *session, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl.on, cl.begun = s, now
+	if cl.on == nil {
+		cl.on = make(map[*session]int)
+	}
+	cl.on[s]++
+	cl.begun = now
 }
 
-// busy returns the number of busy clients.
-func (c *clients) busy(now time.Time) (n int) {
+func (c *clients) release(cl *client, s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cl.on[s]--; cl.on[s] == 0 {
+		delete(cl.on, s)
+	}
+}
+
+// busy reports whether a client is busy.
+func (c *clients) busy(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.look(now)
 	for _, cl := range c.by {
 		if cl.busy(now) {
-			n++
+			return true
 		}
 	}
-	return n
+	return false
 }
 
 // look updates how much the clients have moved.
@@ -119,6 +136,4 @@ func (c *clients) look(now time.Time) {
 	}
 }
 
-func (cl *client) busy(now time.Time) bool {
-	return cl.on != nil && (cl.loads || now.Sub(cl.begun) < justBegun)
-}
+func (cl *client) busy(now time.Time) bool { return cl.loads || now.Sub(cl.begun) < justBegun }

@@ -5,6 +5,7 @@ package relay
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,54 +13,61 @@ import (
 	"bquic/internal/upstream"
 )
 
-// TestSuit checks that each busy client has a session of its own, as long as there are enough, and stays there.
+// TestSuit checks that busy clients have equal parts of the sessions, that one is left for the next client, and that a client's connections spread
+// over its part.
 func TestSuit(t *testing.T) {
 	var c clients
 	var direct, carried tunnel.Bytes
 	client := func(i byte) *client { return c.enter(netip.AddrFrom4([4]byte{10, 0, 0, i}), &carried, &direct) }
-	sessions := []*session{new(session), new(session), new(session)}
+	sessions := make([]*session, 8)
+	for i := range sessions {
+		sessions[i] = new(session)
+	}
 	now := time.Unix(1000, 0)
-	assign := func(i byte) int {
-		cl := client(i)
-		s := c.suit(cl, sessions, now)[0]
-		c.put(cl, s, now)
-		for k := range sessions {
-			if sessions[k] == s {
-				return k
+	is := func(what string, i byte, want ...int) {
+		t.Helper()
+		for _, k := range want {
+			cl := client(i)
+			s := c.suit(cl, sessions, now)[0]
+			c.assign(cl, s, now)
+			if got := slices.Index(sessions, s); got != k {
+				t.Errorf("%s: client %d is on session %d instead of %d", what, i, got, k)
 			}
 		}
-		t.Fatal("another session")
-		return 0
 	}
-	is := func(what string, i byte, want int) {
-		t.Helper()
-		if got := assign(i); got != want {
-			t.Errorf("%s: client %d is on session %d instead of %d", what, i, got, want)
+	ends := func(i byte, sessions ...*session) {
+		for _, s := range sessions {
+			c.release(client(i), s)
 		}
 	}
-	is("the first client", 1, 0)
-	is("a second one", 2, 1)
-	is("the first one again", 1, 0)
-	is("a third one", 3, 2)
-	is("more clients than sessions", 4, 0)
-	for range 10 { // clients 2 and 3 load, the others do nothing more
-		now = now.Add(time.Second)
-		client(2).carried.FromStream.Add(1 << 20)
-		client(3).carried.ToStream.Add(1 << 20)
-		c.busy(now)
+	load := func(i byte) { // for 10 s
+		for range 10 {
+			now = now.Add(time.Second)
+			client(i).carried.FromStream.Add(1 << 20)
+			if !c.busy(now) {
+				t.Errorf("client %d is not busy", i)
+			}
+		}
 	}
-	if n := c.busy(now); n != 2 {
-		t.Errorf("%d clients are busy", n)
-	}
-	is("a busy client", 2, 1)
-	is("a busy client that sends", 3, 2)
-	is("a client that begins beside them", 5, 0)
-	is("a client that was idle, where each session has a busy one", 1, 0)
+	is("a single client, and all sessions but one", 1, 0, 1, 2, 3, 4, 5, 6, 0, 1)
+	is("a second one, first where no other is, then up to its part", 2, 7, 0, 1, 7)
+	is("the first one, where the second one is not", 1, 2, 3, 4, 5, 6)
+	is("a third one, up to a smaller part, where the fewest others are", 3, 2, 3, 2)
+	load(1)
+	ends(2, sessions[0], sessions[1], sessions[7], sessions[7])
+	is("beside a single one that is still busy", 2, 7)
+	ends(1, sessions...)
+	is("a client whose connections have ended in part, where it still has some", 1, 0, 1)
 	sessions = sessions[:2]
-	is("a busy client whose session has gone", 3, 1)
+	is("fewer sessions", 2, 0)
+	sessions = sessions[:1]
+	is("a single session", 4, 0, 0)
+	if now = now.Add(time.Minute); c.busy(now) {
+		t.Error("a client is busy")
+	}
 }
 
-// TestNeed checks how many sessions a gateway has: by how many clients are busy, when none has been for long, and on trial.
+// TestNeed checks how many sessions a gateway has: while a client is busy, when none has been for long, and on trial.
 func TestNeed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tiers := make([]int, 2*MaxConnections)
@@ -78,11 +86,9 @@ func TestNeed(t *testing.T) {
 			g.lineup.Session(now, i, upstream.Up)
 		}
 	}
-	busy := func(clients, place int) {
-		for i := range clients {
-			cl := g.clients.enter(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), new(tunnel.Bytes), new(tunnel.Bytes))
-			g.clients.put(cl, g.places[place].session, now)
-		}
+	busy := func(place int) {
+		cl := g.clients.enter(netip.AddrFrom4([4]byte{10, 0, 0, 1}), new(tunnel.Bytes), new(tunnel.Bytes))
+		g.clients.assign(cl, g.places[place].session, now)
 	}
 	left := 0
 	dials := func(what, want string) {
@@ -95,12 +101,9 @@ func TestNeed(t *testing.T) {
 	dials("at first", "[0]")
 	up(0)
 	dials("without clients", "[]")
-	busy(1, 0)
-	dials("a client", "[1 2 3]")
-	up(1, 2, 3)
-	busy(5, 0)
-	dials("five clients", "[4 5]")
-	up(4, 5)
+	busy(0)
+	dials("a client", "[1 2 3 4 5 6 7]")
+	up(1, 2, 3, 4, 5)
 	g.places[2].session.health.Opened(now)
 	now = now.Add(2 * restAfter)
 	dials("without clients again", "[]")
@@ -115,6 +118,6 @@ func TestNeed(t *testing.T) {
 	up(MaxConnections)
 	now = now.Add(time.Minute)
 	up(0)
-	busy(1, MaxConnections)
-	dials("one on trial", "[9 10 11]")
+	busy(MaxConnections)
+	dials("one on trial", "[9 10 11 12 13 14 15]")
 }

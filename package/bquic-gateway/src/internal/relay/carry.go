@@ -84,6 +84,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 		of = new(comparing)
 	}
 	if s := r.gateways.pick(from); s != nil {
+		defer r.clients.release(from, s)
 		if first, done = r.carry(ctx, s, client, first, to, from, of); done {
 			return
 		}

@@ -33,10 +33,10 @@ type client struct {
 	carried tunnel.Bytes
 	direct  tunnel.Bytes
 
-	on    *session  // its last one; nil: none yet
-	begun time.Time // when it was given this session
-	moved uint64    // bytes carried when its traffic was last looked at
-	loads bool      // it had moved much since the time before
+	on    map[*session]int // its connections with each session
+	begun time.Time        // when one was last given a session
+	moved uint64           // bytes carried when its traffic was last looked at
+	loads bool             // it had moved much since the time before
 }
 
 // A ClientStatus is a client's traffic, in bytes without headers.

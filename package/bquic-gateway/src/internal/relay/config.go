@@ -150,7 +150,7 @@ const (
 	maxStreamWindow = 3 << 20
 	// The connections' windows limit how much all streams together may buffer: maxWindows or an eighth of the
 	// memory, whichever is less.
-	maxWindows = 16 << 20
+	maxWindows = 32 << 20
 	// A client that stops reading can hold this much of the connection's window at first; quic-go enlarges it for
 	// clients that read fast. The connection's window has its maximum size from the start, so that it has room for
 	// clients that have stopped.
@@ -259,7 +259,7 @@ func (s *settings) trusts(gateway string, shown tls.ConnectionState) error {
 }
 
 func (c *Config) quicConfig() *quic.Config {
-	window := min(maxWindows, metrics.Machine()/8) / uint64(cmp.Or(c.Connections, leastSessions))
+	window := min(maxWindows, metrics.Machine()/8) / uint64(cmp.Or(c.Connections, MaxConnections))
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
 		MaxIdleTimeout:                 tunnel.IdleTimeout,

@@ -342,7 +342,7 @@ func (g *gateways) candidates() []*session {
 	return slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
 }
 
-// pick returns a session for a new connection of a client, or nil. Among the working gateways with the largest weight, it chooses the session
+// pick returns a session for a new connection, or nil, and assigns it to the client, if any, which releases it. Among the working gateways with the largest weight, it chooses the session
 // that should deliver first, of those that suit the client.
 func (g *gateways) pick(cl *client) *session {
 	g.mu.Lock()
@@ -357,15 +357,18 @@ func (g *gateways) pick(cl *client) *session {
 	if free := slices.DeleteFunc(slices.Clone(up), func(s *session) bool { return !s.free() }); len(free) > 0 {
 		up = free
 	}
-	if cl == nil || g.set.Connections > 0 {
+	if cl == nil {
 		return first(up)
 	}
 	now := time.Now()
-	if g.rests(now) {
-		g.kick() // for further sessions
+	if g.set.Connections == 0 {
+		if g.rests(now) {
+			g.kick() // for further sessions
+		}
+		up = g.clients.suit(cl, up, now)
 	}
-	s := first(g.clients.suit(cl, up, now))
-	g.clients.put(cl, s, now)
+	s := first(up)
+	g.clients.assign(cl, s, now)
 	return s
 }
 
