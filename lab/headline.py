@@ -147,9 +147,9 @@ def block() -> str:
     return (f"{relay}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n\n"
             "This table shows what the scheduler gains for the clients of a crowded access point, in simulations. Each of them downloads"
             f" {mb} MB and\nsends {kbit} kbit/s meanwhile:\n\n{scheduler}\n"
-            "Times are medians, of web pages the geometric mean of all pages' medians. The last column is the median of the ratios of paired runs, so it can\n"
-            "differ from the ratio of the two medians. In parentheses is its 95 % interval, or, with fewer than six pairs of runs, the smallest and the largest"
-            " ratio.\n")
+            "Figures are medians of all runs; for web pages, they are the geometric mean of all pages' medians. The last column compares runs in pairs, one with\n"
+            "relay or scheduler off and one with it on. It is the median of the pairs' ratios, so it can differ from the ratio of the two medians. In parentheses is its\n"
+            "95 % interval, or, with fewer than six pairs, the smallest and the largest ratio.\n")
 
 
 def draw() -> None:

@@ -117,8 +117,8 @@ def section(module_name: str, figures: list[str], lines: list[list[str]], quick:
         text += f"**{old} of these runs were made with earlier sources of the simulation or the policy, and are to be repeated.**\n\n"
     carried = sum("carried" in row and row["digest"] == simulation.digest(row["form"]) for row in simulated)
     if carried:
-        text += (f"{carried} of these runs were made with earlier sources. No change since then is meant for them: some runs of each kind were"
-                 " made again, and came out the same to the last digit (`lab/carry.py`).\n\n")
+        text += (f"{carried} of these runs are older than the sources. No change since then was meant to affect them. To be sure, some runs of each kind"
+                 " were repeated with the new sources: they came out the same to the last digit (`lab/carry.py`).\n\n")
     if without := realtime.rowless(path):
         text += f"**{without}**\n\n"
     text += f"```\n{module.report(rows)}\n```\n"

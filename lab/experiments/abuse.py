@@ -3,13 +3,17 @@
 
 """The gateway under attack
 
-Each attack runs in a separate process against a real gateway with 64 MiB of memory (GOMEMLIMIT) on two processors,
-over a link without a bottleneck, while a good client downloads at up to 400 Mbit/s, over connections of 256 MiB each. The
-ratio is the client's throughput during the attack over that in the seconds before. It must be at least 0.5, over one to five rounds of both,
-because victim, attacker and good client share the processors (the attacker has a lower priority than the others, and these have a
-higher one than anything else on the machine). For an attack in the good client's name, it must be at least 0.8, and both this client
-and another one, which connect anew twice a second, must never fail to do so. RSS, files and goroutines are the largest
-values during the attack; at the end, the gateway must be back at its initial state.
+Each attack runs against a real gateway with 64 MiB of memory (GOMEMLIMIT), on a machine with two processors. The link has no bottleneck. Meanwhile, a good
+client downloads at up to 400 Mbit/s, with a new connection for each 256 MiB.
+
+The ratio is this client's throughput during the attack over its throughput in the seconds before. It must be at least 0.5. Gateway, attacker and
+good client share the processors, so an attack with a lower ratio is repeated, up to four times, and all rounds count together. The attacker is a separate process of
+lower priority than gateway and good client, and these have a higher priority than anything else on the machine.
+
+Some attacks forge the good client's address. For these, the ratio must be at least 0.8. The good client and another one then connect anew
+twice a second, and must never fail.
+
+RSS, files and goroutines are the largest values during the attack. After all attacks, the gateway must be back at about what it had before.
 """
 
 from __future__ import annotations

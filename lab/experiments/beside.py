@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node's clients get of a mesh that another node's downloads fill
 
-Not in the papers. A node is three hops from the gateway, the origin 20 ms beyond it. Clients of the node download as fast as they can;
-so do clients of another node, which has no relay: here, clients of the same node whose port the relay leaves alone, so that the mesh
-sees the same. A further client requests 1 kB by HTTPS five times a second. Each download is another client's. "tcp": the relay is off.
-"relay-bquic": it is on. "relay-bquic-1": with one QUIC connection (`option connections '1'`). Queues in the mesh
-separate flows (mac80211), so one connection is one flow there, whatever it carries. Every repetition is one seed and one medium for all
-contenders, which take turns. The tables of pages and of downloads from beyond the gateway were made with one connection.
+Not in the papers. A node is three hops from the gateway, and the origin is 20 ms beyond the gateway. Clients of the node download as fast as they can. So do clients of
+another node, which has no relay. (They are in fact clients of the same node, by a port that its relay leaves alone. The mesh sees the same.) Each
+download is another client's. One more client of the node requests 1 kB by HTTPS five times a second.
+
+"tcp": the relay is off. "relay-bquic": it is on. "relay-bquic-1": it is on, with one QUIC connection (`option connections '1'`). Queues in the mesh
+(mac80211) separate flows, and one connection is one flow there, whatever it carries. The contenders take turns; every repetition is one seed and one medium for all of
+them. The tables of page-load and bquic-mesh were made when a relay had one connection only.
 
 Writes results/beside.json (rows: lab/realtime.py) and docs/results/beside.svg. An interrupted run continues where it stopped.
 """

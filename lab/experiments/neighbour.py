@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does it still help when two other APs take about 30 % of the channel?
 
-The paper (WiFiRR, TMC 2016, figure 23): 15 laptops of 802.11n, 1.3x with HTTP
-and 1.9x with SPDY instead of 2.4x and 2.7x alone. Here: 15 stations behind
-today's AP, 802.11n and 802.11g, with the neighbours and without. "default" is wifirrd as it ships: larger
-windows for 802.11n, turns for 802.11g; "turns" are the paper's own, with 802.11n. On 802.11g, where other APs leave
-too little time for all uploads, half of the clients are done far sooner with turns.
-The seeds are those on which turns were chosen, with other crowds.
+The paper (WiFiRR, TMC 2016, figure 23): 15 laptops of 802.11n gain 1.3x with HTTP
+and 1.9x with SPDY beside the neighbours, and 2.4x and 2.7x without.
+
+Here: 15 stations behind today's AP, with 802.11n and 802.11g, with the neighbours and without. "default" is wifirrd as it ships:
+larger windows for 802.11n, turns for 802.11g. "turns" are the paper's; 802.11n does not have them by default. With 802.11g, the other APs leave
+too little time for all uploads. Half of the clients are then done far sooner with turns. Turns were chosen on the same seeds, but with other crowds.
 
 Writes results/neighbour.json (rows: lab/simulation.py) and
 docs/results/neighbour.svg. An interrupted run continues where it stopped.

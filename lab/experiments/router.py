@@ -5,24 +5,29 @@
 Not in the papers, whose gateways were PCs. Mesh routers commonly have one MIPS core, and no hardware that computes
 checksums or segments packets for it.
 
-Here: QEMU's 24Kf with Debian's kernel for it. Each instruction takes 8 ns of the kernel's clock, so the process
-time that the kernel reports is a count of instructions. Client, node (relay), gateway and origin are network namespaces on that board,
-MTU 1500; 3 MB are carried, and figures are medians of three. A process's instructions are all that the kernel charges to it: its
-own, system calls, and network processing on its behalf. For the gateway serving a file, and for fetch, the handshake is counted
-separately; fetch's includes the start of the process: `bquic version`, which does nothing else, takes 8 million. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
-code: `today` has Go's unchanged runtime, `runtime` a runtime with corrected sleeps ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` a ChaCha20-Poly1305 with
-32-bit words, `path` other savings per packet ([architecture.md](architecture.md#what-a-packet-costs)), `assembly` the cipher's inner loops in
-assembly ([architecture.md](architecture.md#the-cipher-of-small-processors)).
+Here: QEMU's 24Kf with Debian's kernel for it. Each instruction takes 8 ns of the kernel's clock, so the process time that the kernel reports is
+a count of instructions. Client, node (relay), gateway and origin are network namespaces on that board, with an MTU of 1500. They carry 3 MB, and figures are
+medians of three. A process's instructions are all that the kernel charges to it: its own, its system calls, and network processing on its
+behalf. For the gateway that serves a file, and for fetch, the handshake is counted separately. Fetch's handshake includes the start of the process:
+`bquic version`, which does nothing else, takes 8 million. Offload "off": no GSO, no checksums by the device, as with ath9k.
 
-ChaCha20-Poly1305 alone: each instruction of its functions for a packet is counted under qemu-user, on mipsel and on mips, which has the opposite byte order.
-So are those of the classifier, for the flows that `make bench-flows` has recorded.
+A step is a state of the code:
 
-Mbit/s are calculated: the processor's clock minus a fifth for interrupts and the radio's driver, at 0.5 to 0.8
-instructions per cycle, an assumption for such processors with their slow memory; for MT7621, one thread.
+- `today`: Go's unchanged runtime;
+- `runtime`: a runtime with corrected sleeps ([go-mips-usleep.md](go-mips-usleep.md));
+- `cipher`: a ChaCha20-Poly1305 with 32-bit words;
+- `path`: other savings per packet ([architecture.md](architecture.md#what-a-packet-costs));
+- `assembly`: the cipher's inner loops in assembly ([architecture.md](architecture.md#the-cipher-of-small-processors)). This is what ships.
 
-The relay of a board with the given memory holds the connections; clients, gateway and origin are outside it. Each connection
-has loaded 20 kB, and one more then loads 1 MB. Connections that are not carried went direct. "Left" is memory that the kernel could still give to processes; the whole binary
-is in memory.
+ChaCha20-Poly1305 is also counted alone: each instruction of its functions for a packet, under qemu-user, on mipsel and on mips, which has the opposite byte
+order. The classifier is counted in the same way, for the flows that `make bench-flows` has recorded.
+
+Mbit/s are calculated from the processor's clock, of which a fifth goes to interrupts and the radio's driver. They assume 0.5 to 0.8
+instructions per cycle, for such processors with their slow memory, and one thread on MT7621.
+
+The last table shows how many connections a relay holds on a board with so much memory. Clients, gateway and origin are outside the board. Each connection
+has loaded 20 kB; then one more loads 1 MB. Connections that are not carried go direct. "left" is the memory that the kernel could still give to
+processes, while the whole binary is in memory.
 
 Writes results/router.json and docs/results/router.svg; continues where it stopped. `--step NAME --bquic FILE` measures another
 state of the code, whose binary (linux/mipsle, softfloat) is there.

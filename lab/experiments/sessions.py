@@ -9,9 +9,11 @@ three flows on average. Which flows the browsers had really opened for a page wa
 Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, with random pauses between them (exponential, 6 s
 on average). Half of the next pages are on the same server, the others on any of twelve. As for a user, a browser keeps its cache and its
 connections from page to page; a server closes a connection that has been idle for 5, 15 or 60 s. The browser opens one page at a time, so the flows that it opens before the next
-page belong to the first one: that is the ground truth. A page that opens no flow does not count. The relay's own code groups flows by addresses alone, and ends a session earlier once its client has waited for none of
-its flows for half a second, which was chosen on other walks; the last columns are by the thesis's rule, from the same flows. A session counts
-as found if it has all flows of one page load and no others.
+page belong to the first one: that is the ground truth. A page that opens no flow does not count.
+
+The relay's own code groups flows by addresses alone. It ends a session earlier if its client has waited for none of its flows for half a
+second; this time was chosen on other walks. The last columns have the same flows, grouped by the thesis's rule. A session counts as found if it has all flows of one
+page load and no others.
 
 Writes results/sessions.json (a row is a browser's walk: for each flow, its page load, and the session that was
 found) and docs/results/sessions.svg.

@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What BQUIC leaves to others at one bottleneck, in virtual time.
 
-One bquic transfer beside 1, 2 or 4 with CUBIC, and beside one with stock QUIC (NewReno with a decrease to
-0.7), for 30 s after the first five; all begin within one second. The CUBIC is quic-go's own, which quic-go contains but does not
-use. It stands in for TCP's, but its pacing, HyStart and acknowledgements differ from Linux. "fairness" shows Linux's own
-CUBIC beside bquic. The media are a wire of 20 Mbit/s with one FIFO of 0.1, 0.5, 1 and 4 bandwidth-delay products, or CoDel, and
-one hop of 802.11n at 26 Mbit/s, where all share one queue, unlike in today's access points. The RTT is 40 ms, and
-120 ms for one side.
+One bquic transfer runs beside 1, 2 or 4 with CUBIC, or beside one with stock QUIC (NewReno with a decrease to 0.7). All begin within one
+second, and 30 s count after the first five. The RTT is 40 ms, or 120 ms for one side. The CUBIC is quic-go's own, which quic-go contains but does not use. It stands in for TCP's, but
+its pacing, HyStart and acknowledgements differ from Linux's. "fairness" shows bquic beside Linux's own CUBIC.
 
-"of its share" is 1 if the flow gets as much as the others on average. "left" is the throughput of the others, over
-their throughput beside one more flow of their own kind in its place, and "own kind" is the share of that flow:
-with different RTTs, it is far from 1. Jain's index is computed from the flow and the mean of the others. The targets are a share of
-0.8 to 1.25, 0.85 left, and a Jain's index of 0.95. Below the table, the same is asked of a further flow of the others' own kind
-and of stock QUIC: no sender can do much better than these.
+One medium is a wire of 20 Mbit/s with one FIFO of 0.1, 0.5, 1 or 4 bandwidth-delay products, or with CoDel. The other is one hop of 802.11n at
+26 Mbit/s, where all flows share one queue, a FIFO or CoDel (today's access points have one for each flow).
+
+- "of its share": 1 if bquic gets as much as the others on average.
+- "left": the others' throughput beside bquic, over their throughput beside one more flow of their own kind.
+- "Jain": Jain's index of bquic and the mean of the others.
+- "own kind" and "stock": the share of one more flow of the others' kind, and of stock QUIC, in bquic's place. With different RTTs, even the first is far from 1.
+
+The targets are a share of 0.8 to 1.25, 0.85 left, and a Jain's index of 0.95. Below the table stands how often bquic meets them, and how often the other
+two do: no sender can do much better.
 
 Writes results/sharing.json (a row a run: seed, medium, contender, against, others, rtt_ms, rtt_others_ms,
 mbps of the one and mbps_others of the others together). An interrupted run continues where it stopped.

@@ -6,8 +6,8 @@ The thesis (2019, chapter 5, figure 5.6): a router spreads flows over two paths 
 congested, HTTP/2 over one connection is slow whenever the hash chooses that path. HTTP/1.1 and two connections (H2-Parallel) are
 only slightly slower.
 
-Here: two wires of 20 Mbit/s with an RTT of 20 ms and a buffer of 100 packets between node and gateway, which both hash addresses
-and ports. "congested": the second wire loses 2 % of the packets in either direction, and eight downloads of another client fill
+Here: two wires of 20 Mbit/s with an RTT of 20 ms and a buffer of 100 packets between node and gateway. Both
+choose a wire by a hash of addresses and ports. "congested": the second wire loses 2 % of the packets in either direction, and eight downloads of another client fill
 its queue. "tcp": the relay is off; HTTP/1.1 opens up to six connections, HTTP/2 one. "relay-1", "relay-2": the relay has one
 connection to the gateway, or two; each of two is the quickest of four from different ports. Each repetition has new connections, and so
 new ports.
