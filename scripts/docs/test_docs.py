@@ -253,6 +253,10 @@ def test_status_of_a_relay_prints_as_shown(tmp_path: pathlib.Path) -> None:
     """For an answer with the values shown."""
     now = datetime.datetime.now(datetime.UTC)
     since = (now - datetime.timedelta(days=3, hours=4, minutes=1)).isoformat()
+    later = (now - datetime.timedelta(hours=2, minutes=5, seconds=30)).isoformat()
+    sessions = [(since, 1, 12.4, 4.1, 812006, 14)] + [(later, *rest) for rest in (
+        (1, 11.8, 4.1, 96210, 3), (1, 12.1, 4.1, 81322, 2), (1, 11.9, 4.2, 77400, 4), (1, 13.0, 4.1, 60154, 1), (1, 12.6, 4.1, 58803, 0),
+        (0, 5.2, 4.2, 2014, 0), (0, 4.9, 4.1, 1987, 0))]
     answer = {
         "role": "relay", "version": "0.2.0", "profile": "bquic", "uptime_s": 273700, "gateway": "10.1.2.3:8443", "state": "up", "since": since, "taking": True,
         "processor": {"takes": "all", "why": "", "carries_bps": 42e6, "path_bps": 25e6, "share": 0.5, "used": 0.09}, "refused": 3,
@@ -260,7 +264,11 @@ def test_status_of_a_relay_prints_as_shown(tmp_path: pathlib.Path) -> None:
         "direct": {"now": 0, "total": 658, "up_bytes": 41_200_000, "down_bytes": 1_660_000_000},
         "proof": {"verdict": "faster", "days": 7, "overall": {"carried": 12480, "direct": 655, "complete": {"change": -0.18, "low": -0.23, "high": -0.12}}},
         "gateways": [{"address": "10.1.2.3:8443", "weight": 1000, "state": "up", "streams": 6}],
-        "connections": [{"remote": "10.1.2.3:8443", "since": since, "state": "up", "streams": 6, "rtt_ns": 12_400_000, "burst": {"packets_sent": 812006, "packets_lost": 14, "min_rtt_ns": 4_100_000}}],
+        "connections": [
+            {"remote": "10.1.2.3:8443", "since": begun, "state": "up", "streams": streams, "rtt_ns": round(rtt * 1e6),
+             "burst": {"packets_sent": sent, "packets_lost": lost, "min_rtt_ns": round(least * 1e6)}}
+            for begun, streams, rtt, least, sent, lost in sessions
+        ],
         "clients": [
             {"address": "10.20.0.11", "connections": 4, "sent": 602_000_000, "received": 21_000_000_000, "direct": 980_000_000},
             {"address": "10.20.0.12", "connections": 2, "sent": 210_000_000, "received": 10_400_000_000, "direct": 680_000_000},
