@@ -120,7 +120,7 @@ return view.extend({
 		o.datatype = 'host';
 		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the authorities that sign the gateways’ certificates, in place of pins.'));
 		o.validate = fields.absolutePath;
-		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections with each gateway. auto: one while all clients are idle, otherwise four to eight, so that a busy client has its own where possible. A number is for a mesh with several paths of equal cost.'));
+		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections with each gateway. auto: one while all clients are idle, otherwise eight, over which their TCP connections spread. A number is for a mesh with several paths of equal cost.'));
 		o.datatype = 'or("auto",and(uinteger,range(1,8)))';
 		o.placeholder = 'auto';
 		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('How the kernel hands TCP connections to the relay. TPROXY requires the packages kmod-nft-tproxy and kmod-nft-socket.'));
