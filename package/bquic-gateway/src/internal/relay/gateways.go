@@ -342,8 +342,8 @@ func (g *gateways) candidates() []*session {
 	return slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
 }
 
-// pick returns a session for a new connection, or nil, and assigns it to the client, if any, which releases it. Among the working gateways with the largest weight, it chooses the session
-// that should deliver first, of those that suit the client.
+// pick returns a session for a new connection, or nil, and assigns it to the client, if any, which releases it. Among the working gateways with the largest
+// weight, it chooses the one whose session should deliver first, and of this gateway's sessions the first one of those that suit the client.
 func (g *gateways) pick(cl *client) *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -365,6 +365,8 @@ func (g *gateways) pick(cl *client) *session {
 		if g.rests(now) {
 			g.kick() // for further sessions
 		}
+		gateway := first(up).gateway
+		up = slices.DeleteFunc(slices.Clone(up), func(s *session) bool { return s.gateway != gateway })
 		up = g.clients.suit(cl, up, now)
 	}
 	s := first(up)

@@ -332,6 +332,33 @@ func TestFurtherSessionsOfBusyClients(t *testing.T) {
 	}
 }
 
+// TestGatewayOfBusyClient checks that a client's connections do not spread to a gateway that should deliver later.
+func TestGatewayOfBusyClient(t *testing.T) {
+	t.Parallel()
+	one, two := newPuppet(t), newPuppet(t)
+	b := newBenchOf(t, 0, []Upstream{{one.address, 100}, {two.address, 100}}, one, two)
+	b.await("both", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUp}) })
+	cl := b.clients.enter(netip.AddrFrom4([4]byte{10, 0, 0, 1}), new(tunnel.Bytes), new(tunnel.Bytes))
+	b.pick(cl)
+	var slow []*session
+	b.await("further sessions with both", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		slow = slices.DeleteFunc(b.best(), func(s *session) bool { return s.gateway == two.address })
+		return len(slow) == MaxConnections && len(b.best()) == 2*MaxConnections
+	})
+	for _, s := range slow {
+		for range 1000 {
+			s.enter()
+		}
+	}
+	for range MaxConnections {
+		if s := b.pick(cl); s.gateway != two.address {
+			t.Errorf("a connection goes to the gateway of %d others", len(slow)*1000)
+		}
+	}
+}
+
 // TestShare checks that gateways of equal weight share connections, and that gateways of
 // smaller weight wait.
 func TestShare(t *testing.T) {
