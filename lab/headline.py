@@ -90,7 +90,7 @@ def lines(ms: int, directory: pathlib.Path) -> list[Line]:
     if ms == beside.CENTRE["beyond_ms"]:
         rows = results.read(directory / "beside.json")
         for others, name in ((0, ""), (4, " and four of another node")):
-            off, on = (beside.of(rows, {"own": 4, "others": others}, c) for c in ("tcp", "relay-bquic"))
+            off, on = (beside.of(rows, {"own": 4, "clients": 4, "others": others}, c) for c in ("tcp", "relay-bquic"))
             some += compared(f"a request of 1 kB, beside four downloads{name}", "{:.0f} ms", off, on, "request_ms")
         some += compared("four clients' downloads, beside four of another node", "{:.1f} Mbit/s", off, on, "mbps")
     return some

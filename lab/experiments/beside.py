@@ -4,7 +4,7 @@
 
 Not in the papers. A node is three hops from the gateway, and the origin is 20 ms beyond the gateway. Clients of the node download as fast as they can. So do clients of
 another node, which has no relay. (They are in fact clients of the same node, by a port that its relay leaves alone. The mesh sees the same.) Each
-download is another client's. One more client of the node requests 1 kB by HTTPS five times a second.
+download is another client's, or all of the node's are of one client, such as a household's router. One more client of the node requests 1 kB by HTTPS five times a second.
 
 "tcp": the relay is off. "relay-bquic": it is on. "relay-bquic-1": it is on, with one QUIC connection (`option connections '1'`). Queues in the mesh
 (mac80211) separate flows, and one connection is one flow there, whatever it carries. The contenders take turns; every repetition is one seed and one medium for all of
@@ -36,7 +36,9 @@ QUICK_RESULTS = ROOT / "build/lab/beside.json"
 FIGURE = ROOT / "docs/results/beside.svg"
 
 CENTRE: Row = {"hops": 3, "mcs": 7, "beyond_ms": 20}
-AXES: list[Row] = [{"own": own, "others": others} for own, others in ((1, 0), (4, 0), (1, 1), (4, 1), (1, 4), (4, 4))]
+# Downloads of the node, of how many of its clients, and of the other node.
+AXES: list[Row] = [{"own": own, "clients": clients, "others": others} for own, clients, others in (
+    (1, 1, 0), (4, 1, 0), (4, 4, 0), (1, 1, 1), (4, 4, 1), (1, 1, 4), (4, 1, 4), (4, 4, 4))]
 QUICK_AXES = AXES[-1:]
 # Their `connections`; None: no relay.
 CONTENDERS: dict[str, str | None] = {"tcp": None, "relay-bquic": "auto", "relay-bquic-1": "1"}
@@ -54,11 +56,11 @@ class Scene:
     """The mesh, its origin, and the clients of both nodes."""
 
     def __init__(self, lab: namespaces.Lab, key: Row) -> None:
-        self.lab, self.own, self.others = lab, OWN[: key["own"]], OTHERS[: key["others"]]
+        self.lab, self.own, self.others = lab, [OWN[i % key["clients"]] for i in range(key["own"])], OTHERS[: key["others"]]
         self.mesh = Mesh(lab, kind(key), key["hops"], seed=key["repetition"], beyond_ms=key["beyond_ms"])
         self.servers = Servers(lab, self.mesh, 1000)
         (self.servers.root / "small").write_bytes(bytes(1000))
-        for address in self.own + self.others:
+        for address in {*self.own, *self.others}:
             self.mesh.add_client(lab, address)
         lab.serve("the origin", self.mesh.origin, sys.executable, str(ROOT / "lab/latency/origin.py"), log="origin.log",
                   ready=lambda: f":{origin.CALL}" in lab.run(self.mesh.origin, "ss", "-Hlun"))
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
 
 
 def describe(key: Row) -> str:
-    return f"{key['own']} beside {key['others']}"
+    return f"{key['own']}{' of one client' if key['clients'] < key['own'] else ''} beside {key['others']}"
 
 
 def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
