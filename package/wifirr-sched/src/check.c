@@ -131,7 +131,7 @@ static bool check_windows(const char *device)
 	hostapd_read_own(device, &own);
 	if (fd < 0 || (hostapd_ping(fd, device) < 0 && errno != EAGAIN)) {
 		say("windows", false, "hostapd has no control socket for %s: %s", device, strerror(errno));
-	} else if (hostapd_collect(fd, 1, HOSTAPD_WAIT_MS).pongs != 1) {
+	} else if (hostapd_collect(fd, 1, HOSTAPD_WAIT_MS).done != 1) {
 		say("windows", false, "hostapd does not answer on its control socket for %s", device);
 	} else if (check.alone[0]) {
 		say("windows", false, "%s: windows are left alone", check.alone);

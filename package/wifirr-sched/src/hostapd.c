@@ -184,15 +184,13 @@ struct hostapd_answers hostapd_collect(int fd, unsigned expected, int wait_ms)
 		len = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
 		if (len < 0 && errno == EINTR)
 			continue;
-		if (len < 0 && (answers.pongs + answers.done + answers.refused >= expected || !wait_ms ||
+		if (len < 0 && (answers.done + answers.refused >= expected || !wait_ms ||
 				poll(&readable, 1, wait_ms) <= 0))
 			return answers;
 		if (len < 0)
 			continue;
 		text[len] = '\0';
-		if (strncmp(text, "PONG", 4) == 0)
-			answers.pongs++;
-		else if (strncmp(text, "OK", 2) == 0)
+		if (strncmp(text, "PONG", 4) == 0 || strncmp(text, "OK", 2) == 0)
 			answers.done++;
 		else
 			answers.refused++;

@@ -67,9 +67,9 @@ int hostapd_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queu
 /* How long to wait for answers when there is nothing else to do. */
 #define HOSTAPD_ANSWER_MS 1000
 
-/* Counts the answers that have arrived. Waits up to wait_ms while there are fewer than expected. */
+/* Counts the answers that have arrived: OK and PONG, and others. Waits up to wait_ms while there are fewer than expected. */
 struct hostapd_answers {
-	unsigned pongs, done, refused;
+	unsigned done, refused;
 };
 struct hostapd_answers hostapd_collect(int fd, unsigned expected, int wait_ms);
 

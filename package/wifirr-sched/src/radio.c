@@ -349,7 +349,6 @@ static void answers_readable(struct wifirr *w)
 	struct hostapd_answers answers = hostapd_collect(radio_hostapd.fd, 0, 0);
 
 	(void)w;
-	radio.came.pongs += answers.pongs;
 	radio.came.done += answers.done;
 	radio.came.refused += answers.refused;
 }
@@ -358,24 +357,22 @@ static void answers_readable(struct wifirr *w)
 static void look_at_hostapd(struct wifirr *w, uint64_t now)
 {
 	struct hostapd_answers answers;
-	unsigned came;
 
 	answers_readable(w);
 	answers = radio.came;
 	radio.came = (struct hostapd_answers){ 0 };
-	came = answers.pongs + answers.done;
-	if (answers.refused || (radio.expected > came && now - radio.asked_at >= ANSWER_MAX_MS)) {
+	if (answers.refused || (radio.expected > answers.done && now - radio.asked_at >= ANSWER_MAX_MS)) {
 		problem(answers.refused ? "hostapd refuses to change the windows" : "hostapd does not answer");
 		radio.answers = false;
 		radio.expected = 0;
-	} else if (radio.expected && radio.expected <= came) {
+	} else if (radio.expected && radio.expected <= answers.done) {
 		radio.answers = now >= radio.fixed_until;
 		if (radio.answers && !radio.no_lease)
 			problem("%s", "");
 		radio.owing &= radio.undone;
 		radio.expected = 0;
 	} else if (radio.expected) {
-		radio.expected -= came;
+		radio.expected -= answers.done;
 		return;
 	}
 	if (radio.announced || radio.owing || now < radio.fixed_until || (radio.tried_at && now - radio.tried_at < LOOK_MS))
