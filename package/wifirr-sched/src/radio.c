@@ -23,6 +23,8 @@
 #define RETRY_MS 2000
 /* Between checks of the interfaces and of hostapd. */
 #define LOOK_MS 10000
+/* A driver that has refused the access point's own window is asked again after LOOK_MS, and after twice as long each time, this often. */
+#define REFUSALS_MAX 8
 /* A restarted or reloaded hostapd silently forgets the windows, so they are sent again this often. */
 #define ANNOUNCE_MS 10000
 /* hostapd is gone if it has not answered for this long. */
@@ -73,7 +75,8 @@ static struct {
 	struct hostapd_answers came;	/* since the last look */
 	bool answers;			/* hostapd has given all of them */
 	bool sets_queue;		/* the driver has changed the access point's own window */
-	uint64_t fixed_until;		/* it has refused to, and is left alone until then */
+	unsigned refusals;		/* how often in a row it has refused to */
+	uint64_t fixed_until;		/* after the last one, it is left alone until then */
 	uint64_t ticked_at, tried_at, announced_at, asked_at, rts_looked_at;
 	unsigned now;			/* index of the current table in seen */
 	/* the current measurement */
@@ -289,12 +292,25 @@ static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned
 	};
 }
 
-/* Says why only the first time: several interfaces would take turns in the log. */
-static void give_up(const char *device, const char *what, const char *why)
+/* The driver has refused an access point's own window. Only the first one counts: several would take turns in the log. */
+static void refused_window(const struct interface *at, uint64_t now)
 {
-	if (radio.answers)
-		problem("%s: %s: %s", device, what, why);
+	if (now < radio.fixed_until)
+		return;
+	problem("%s: own window: %s", at->name, radio.nl.error);
 	radio.answers = false;
+	radio.tried_at = now;
+	radio.fixed_until = now + (LOOK_MS << radio.refusals);
+	radio.refusals += radio.refusals < REFUSALS_MAX;
+}
+
+/* A driver is asked by the window that it has: only when it can set one need no client take turns. */
+static bool still_refused(const struct interface *at, uint64_t now)
+{
+	if (!radio.refusals || hostapd_set_queue(&radio.nl, at->ifindex, &at->own.queue, 0) >= 0)
+		return false;
+	refused_window(at, now);
+	return true;
 }
 
 /*
@@ -320,9 +336,7 @@ static void announce(unsigned exponent, uint64_t now)
 		} else if (its && refused == HOSTAPD_ABSENT) {
 			continue;	/* it has no clients */
 		} else if (its) {
-			/* what a driver has done, it may do again */
-			radio.fixed_until = radio.sets_queue ? now + LOOK_MS : UINT64_MAX;
-			give_up(at->name, "own window", radio.nl.error);
+			refused_window(at, now);
 			continue;
 		} else if (radio.sets_queue && refused != HOSTAPD_ABSENT) {
 			radio.undone = true;
@@ -332,9 +346,13 @@ static void announce(unsigned exponent, uint64_t now)
 			radio.expected += sent;
 		} else {
 			radio.undone |= errno == EAGAIN;
-			give_up(at->name, "hostapd", strerror(errno));
+			if (radio.answers)
+				problem("%s: hostapd: %s", at->name, strerror(errno));
+			radio.answers = false;
 		}
 	}
+	if (exponent && now >= radio.fixed_until)
+		radio.refusals = 0;
 	radio.announced = exponent;
 	radio.announced_at = now;
 	radio.owing = !exponent && (radio.expected || radio.undone);
@@ -366,19 +384,21 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.answers = false;
 		radio.expected = 0;
 	} else if (radio.expected && radio.expected <= answers.done) {
-		radio.answers = now >= radio.fixed_until;
+		radio.owing &= radio.undone;
+		radio.answers = now >= radio.fixed_until && !radio.owing;
 		if (radio.answers && !radio.no_lease)
 			problem("%s", "");
-		radio.owing &= radio.undone;
 		radio.expected = 0;
 	} else if (radio.expected) {
 		radio.expected -= answers.done;
 		return;
 	}
-	if (radio.announced || radio.owing || now < radio.fixed_until || (radio.tried_at && now - radio.tried_at < LOOK_MS))
+	if (radio.announced || radio.owing || (radio.tried_at && now - radio.tried_at < LOOK_MS))
 		return;
 	radio.tried_at = now;
 	find_interfaces();
+	if (now < radio.fixed_until)
+		return;
 	/* each link has windows of its own */
 	if (radio.links[0]) {
 		problem("%s: has links (MLO)", radio.links);
@@ -390,8 +410,10 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 
 		if (at->own.without_wmm) {
 			problem("%s: WMM is off", at->name);
-			break;	/* see give_up() */
+			break;	/* several would take turns in the log */
 		}
+		if (still_refused(at, now))
+			break;
 		if (hostapd_ping(radio_hostapd.fd, at->name) < 0) {
 			if (errno == EAGAIN)
 				problem("hostapd does not answer");	/* nor takes anything any more */

@@ -67,7 +67,7 @@ static unsigned lists, misplaced;	/* lists of clients that were read; weights fo
 static unsigned left_out;		/* lists that lack the last client, as another one has left while they were read */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static struct nl80211_queue own_queue;	/* the last one that was set */
-static unsigned larger_tried;		/* how often it was to set a larger one */
+static unsigned tried, larger_tried;	/* how often it was to set one, and a larger one */
 static int queue_errno, rts_errno;	/* refuse */
 static bool down;			/* the second access point */
 static bool no_interfaces;		/* the list of them is refused */
@@ -264,6 +264,7 @@ bool nl80211_has_neighbours(const struct nl80211_interface *interface)
 
 int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue *queue)
 {
+	tried++;
 	larger_tried += queue->cwmin > (1 << OWN) - 1;
 	if (queue_errno)
 		return refuse(n, queue_errno);
@@ -771,21 +772,52 @@ static void one_refusal_is_not_for_good(void)
 	radio_stop(&w);
 }
 
-static void a_driver_that_refuses_for_good_is_left_alone(void)
+/* As long as trials have not shown yet that they gain nothing. */
+static void run_until_larger(void)
+{
+	for (unsigned i = 0; i < 360 && larger_windows() < points; i++)
+		run(10);
+}
+
+/* It is tried ever less often, and the log says so once. */
+static void a_driver_that_refuses_is_tried_again(void)
 {
 	start(2);
 	queue_errno = EINVAL;
 	crowd(true, 100);
 	expect("larger windows without the driver", larger_windows(), 0);
-	expect("attempts", larger_tried, 2);
+	/* no crowd, but there may be turns */
+	w.config.policy.busy_permille = 950;
+	crowd(false, 10);
+	crowd(true, 24 * 3600);
+	tried = 0;
+	for (unsigned i = 0; i < 24; i++) {
+		expect("turns wait for larger windows", w.policy.aside, POLICY_ASIDE_NOT);
+		run(3600);
+	}
+	expect("attempts on the second day", tried > 20 && tried < 100, true);
+	expect("the reason on the second day", strcmp(status().problem, AP "0: own window: Invalid argument"), 0);
+	expect("lines on two days", lines, 1);
+	w.config.policy.busy_permille = 500;
+	queue_errno = 0;
+	run_until_larger();
+	run(2);
+	expect("larger windows when it refuses no more", larger_windows(), 2);
+	expect("no reason any more", status().problem[0], 0);
+	queue_errno = EINVAL;
+	run(12);
+	queue_errno = 0;
+	run(25);
+	expect("larger windows after one more refusal", larger_windows(), 2);
 	radio_stop(&w);
 	start(2);
 	crowd(true, 5);
 	queue_errno = EINVAL;
 	run(15);
-	larger_tried = 0;
+	lines = larger_tried = 0;
 	run(100);
 	expect("no attempts every second", larger_tried <= 20, true);
+	expect("lines about further refusals", lines, 0);
 	radio_stop(&w);
 }
 
@@ -1323,7 +1355,7 @@ int main(void)
 	a_driver_without_rts();
 	rts_cannot_be_restored_for_a_while();
 	one_refusal_is_not_for_good();
-	a_driver_that_refuses_for_good_is_left_alone();
+	a_driver_that_refuses_is_tried_again();
 	the_own_window_cannot_be_restored_for_a_while();
 	a_device_that_is_down_needs_no_window();
 	beside_an_access_point_that_is_down();
