@@ -339,6 +339,7 @@ void device_tick(struct wifirr *w)
 	if (w->lost || !w->backend)
 		return;
 
+	guard_start(NULL, 0);	/* it may have been killed; there will be another try */
 	stations_refresh(w);
 	if (w->backend->flush && w->backend->flush(w) < 0)
 		backend_lost(w, "classification");

@@ -124,6 +124,17 @@ def test_a_killed_daemon_leaves_nothing(bed):
         wait_for(lambda: device(bed) == before, "everything as before")
 
 
+def test_a_killed_guard_returns(bed):
+    """Until another client came, there was none: what a daemon that is killed then has set stayed."""
+    daemon = bed.daemon(*PAPER).ready()
+    guard, = wait_for(lambda: guard_of(daemon), "its guard")
+    changes = daemon.status()["counters"]["changes"]
+    os.kill(guard, signal.SIGKILL)
+    wait_for(lambda: [pid for pid in guard_of(daemon) if pid != guard], "another guard")
+    assert daemon.status()["counters"]["changes"] == changes
+    assert daemon.stop() == 0
+
+
 def test_restore_after_daemon_and_guard_were_killed(bed):
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
