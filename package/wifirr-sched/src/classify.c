@@ -39,7 +39,6 @@
 #include "wifirrd.h"
 
 #define NFT_PATIENCE 30000	/* for nft: a router that boots is busy, ms */
-#define NFT_REMOVE_WAIT 3000	/* for the table's end: procd kills a daemon that takes 5 s to stop, ms */
 #define LOOK_MS 900		/* between looks whether the table is still there: at each tick while there is no crowd */
 #define U32_DIVISOR 256
 

@@ -217,8 +217,10 @@ int guard_run(struct wifirr *w);
 int guard_start(char *why, size_t size);
 /* owing: something could not be restored, and the guard goes on trying. */
 void guard_stop(bool owing);
-/* A wifirrd that ends, or the guard of a killed one, needs its lock no longer than this. */
-#define LOCK_WAIT_MS 2000
+/* For nft to remove a table: procd kills a daemon that takes 5 s to stop. */
+#define NFT_REMOVE_WAIT 3000
+/* A wifirrd that ends, or the guard of a killed one, needs its lock no longer than this: hostapd has the rest of the time. */
+#define LOCK_WAIT_MS (NFT_REMOVE_WAIT + 1000)
 /* A guard may wake before the kernel has given back the locks of the wifirrd that was killed. */
 #define KILLED_WAIT_MS 1000
 /*

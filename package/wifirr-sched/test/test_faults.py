@@ -195,6 +195,24 @@ def test_restore_waits_for_a_lock(bed, tmp_path):
 
 
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_the_next_one_waits_as_long_as_the_last_ones_table_may_take(bed, tmp_path):
+    """
+    It ended with "another wifirrd already schedules it", and procd started another one five seconds later. Of its waits of
+    50 ms, only the last one of three seconds has a duration here.
+    """
+    with bed.box.enter():
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lock.bind(b"\0wifirrd/dl0".ljust(108, b"\0"))
+    program = WAITS_AS_LONG_AS_ONE_LOOKS.replace('now = getenv("NOW");', 'now = getenv("NOW");\n\tstatic int waits;\n\n\tif (++waits < 60)\n\t\treturn 0;')
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, program))
+    wait_for(lambda: (tmp_path / "now").exists() or daemon.process.poll() is not None, "its waits for the lock")
+    assert daemon.process.poll() is None, daemon.text()
+    lock.close()
+    (tmp_path / "now").unlink()
+    assert daemon.ready().stop() == 0
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
 def test_options_changed_while_it_waits_for_the_last_one(bed, tmp_path):
     """As by "Save & Apply" just after a restart: the last one or its guard may take a while to end."""
     with bed.box.enter():
