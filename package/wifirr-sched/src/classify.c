@@ -39,6 +39,7 @@
 #include "wifirrd.h"
 
 #define NFT_PATIENCE 30000	/* for nft: a router that boots is busy, ms */
+#define NFT_LOOK 500		/* between looks whether the daemon is to end, ms */
 #define LOOK_MS 900		/* between looks whether the table is still there: at each tick while there is no crowd */
 #define U32_DIVISOR 256
 
@@ -160,11 +161,13 @@ static int nft_end(void)
 /*
  * Runs nft and waits for it: at start and stop, when there is nothing else to do. First
  * kills an nft that still runs: it would change the table that this one makes or removes.
- * When the time is over, this one is killed, or, if it removes the table, left to end by itself.
+ * When the time is over, this one is killed, or, if it removes the table, left to end by itself. It
+ * is killed, too, when the daemon is to end.
  */
 static int nft(const char *script, size_t len, bool removes, char *why, size_t size)
 {
 	struct pollfd fd = { .events = POLLIN };
+	sigset_t pending;
 	int rc;
 
 	if (run.pid) {
@@ -177,8 +180,12 @@ static int nft(const char *script, size_t len, bool removes, char *why, size_t s
 		return -1;
 	}
 	fd.fd = run.out.fd;
-	while (!nft_said_all())
-		poll(&fd, 1, NFT_REMOVE_WAIT);
+	while (!nft_said_all()) {
+		poll(&fd, 1, NFT_LOOK);
+		sigpending(&pending);
+		if (!removes && (sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT)))
+			run.until = 0;
+	}
 	if (removes && now_ms() >= run.until) {
 		snprintf(why, size, "nft is slow, and goes on by itself");
 		return -1;
@@ -485,6 +492,7 @@ int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t
 		logmsg(LOG_INFO, "classifying with u32: filter fw: %s", why);
 	} else if (nft_setup(w, why, sizeof(why)) < 0) {
 		logmsg(LOG_INFO, "classifying with u32: %s", why);
+		classify_remains(w);	/* an nft that was killed may have made the table */
 		fw(w, RTM_DELTFILTER, 0, NULL, 0);	/* it would take small marks of other programs (mwan3) for classes */
 	} else {
 		cl.by = NFT;

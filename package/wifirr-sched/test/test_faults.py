@@ -481,6 +481,52 @@ int execlp(const char *file, const char *arg, ...)
 """
 
 
+NFT_THAT_HANGS = NO_FW + """
+#include <stdlib.h>
+#include <time.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Its parent's time stands still. */
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	static struct timespec first;
+
+	if (access(getenv("NOW"), F_OK) < 0 || !first.tv_sec)
+		syscall(SYS_clock_gettime, clock, &first);
+	*time = first;
+	return 0;
+}
+
+/* It has set up the table. */
+int execlp(const char *file, const char *arg, ...)
+{
+	char *argv[] = { "nft", "-f", "-", NULL }, script[4096] = "";
+
+	(void)arg;
+	if (access(getenv("NOW"), F_OK) == 0 && pread(0, script, sizeof(script) - 1, 0) > 0 && strstr(script, "chain") && fork()) {
+		wait(NULL);
+		pause();
+	}
+	return execvp(file, argv);
+}
+"""
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_a_stop_does_not_wait_for_an_nft_that_sets_up(bed, tmp_path):
+    """It waited for up to half a minute, where a router that boots is busy."""
+    before = device(bed)
+    assert by_nft(bed, tmp_path, NFT_THAT_HANGS).stop() == 0
+    all_as(bed, before)
+    (tmp_path / "now").touch()
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NFT_THAT_HANGS))
+    wait_for(lambda: "wifirr" in bed.box("nft", "list", "tables").stdout, "the table")
+    assert daemon.stop() == 0
+    all_as(bed, before)
+
+
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
 def test_a_client_that_comes_while_nft_runs_has_its_class(bed, tmp_path):
     daemon = by_nft(bed, tmp_path, NFT_THAT_CANNOT_START)
