@@ -96,7 +96,10 @@ struct windows {
 	int hostapd, result;
 };
 
-/* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
+/*
+ * The configuration says what the operator's own windows are. A lease would not know of those that "wifi reload" has set
+ * since, nor of access points that are new or have other names. A hostapd that has ended needs no restoring.
+ */
 static void give_windows(void *data, const struct nl80211_interface *seen)
 {
 	struct windows *g = data;
