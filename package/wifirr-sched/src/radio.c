@@ -607,7 +607,7 @@ void radio_start(struct wifirr *w)
 	contention_init(&radio.contention, &config);
 	radio.lease.rts = radio.rts = NL80211_RTS_OFF;
 	radio.open = true;
-	own_radio(w, now_ms(), LOCK_WAIT_MS);
+	own_radio(w, now_ms(), w->config.backend == BACKEND_HTB ? 0 : LOCK_WAIT_MS);
 }
 
 bool radio_taken(void)

@@ -1250,6 +1250,22 @@ static void weights_wait_for_the_end_of_another_wifirrd(void)
 	radio_stop(&w);
 }
 
+/* On each of several devices of a radio. Meanwhile, it would answer nobody. */
+static void htb_does_not_wait_for_the_radio(void)
+{
+	uint64_t before = clock_ms;
+
+	its_lock = lease_take(PREFIX "0", 0);
+	w.config.backend = BACKEND_HTB;
+	radio_start(&w);
+	expect("the wait for another wifirrd, ms", clock_ms - before, 0);
+	close(its_lock);
+	run(5);
+	expect("no other wifirrd any more", radio_taken(), false);
+	w.config.backend = BACKEND_AUTO;
+	radio_stop(&w);
+}
+
 /* They have another channel, but the same RTS threshold. */
 static void other_radios_of_the_wiphy_are_left_alone(void)
 {
@@ -1377,6 +1393,7 @@ int main(void)
 	a_lease_that_cannot_be_opened();
 	a_lease_that_cannot_be_written();
 	weights_wait_for_the_end_of_another_wifirrd();
+	htb_does_not_wait_for_the_radio();
 	expect("settings that are not ours", strange, 0);
 	unlink(PREFIX "0");
 	rmdir(directory);
