@@ -59,10 +59,8 @@ int guard_start(char *why, size_t size)
 	if (guard.pid > 0)
 		close(guard.pipe);
 	guard.pid = 0;
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		snprintf(why, size, "cannot start the guard: %s", strerror(errno));
-		return -1;
-	}
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		goto fail;
 	pid = fork();
 	if (pid == 0) {
 		/* all other descriptors are closed on exec */
@@ -72,13 +70,15 @@ int guard_start(char *why, size_t size)
 	}
 	close(fds[0]);
 	if (pid < 0) {
-		snprintf(why, size, "cannot start the guard: %s", strerror(errno));
 		close(fds[1]);
-		return -1;
+		goto fail;
 	}
 	guard.pid = pid;
 	guard.pipe = fds[1];
 	return 0;
+fail:
+	snprintf(why, size, "cannot start the guard: %s", strerror(errno));
+	return -1;
 }
 
 void guard_stop(bool owing)
