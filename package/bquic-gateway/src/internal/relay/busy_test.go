@@ -121,3 +121,34 @@ func TestNeed(t *testing.T) {
 	busy(MaxConnections)
 	dials("one on trial", "[9 10 11 12 13 14 15]")
 }
+
+// severalSessions has a bench whose gateway has leastSessions, of which none carries anything.
+func severalSessions(t *testing.T, p *puppet) *bench {
+	t.Helper()
+	b := newBenchOf(t, 0, InOrder(p.address), p)
+	b.awaitUse(p)
+	b.pick(b.clients.enter(netip.MustParseAddr("10.0.0.1"), new(tunnel.Bytes), new(tunnel.Bytes)))
+	b.await("further sessions", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.best()) == leastSessions
+	})
+	return b
+}
+
+// TestSessionsTellEachOther has a gateway with several sessions that loses its uplink. What one of them learns from a client's connection, no other
+// client's connection has to find out.
+func TestSessionsTellEachOther(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	b := severalSessions(t, p)
+	p.will(noUplink)
+	asked, err := b.pick(nil).answered()
+	if err == nil {
+		t.Fatal("it has connected")
+	}
+	b.await("all sessions to know", func() bool { return !b.works() })
+	if n := p.times("192.0.2.1:80"); n != asked {
+		t.Errorf("%d connections have found out", n)
+	}
+}

@@ -21,7 +21,6 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/proof"
 	"bquic/internal/tunnel"
-	"bquic/internal/upstream"
 )
 
 func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGroup) {
@@ -178,9 +177,7 @@ func (r *Relay) wait(s *session, str *http3.RequestStream, to way) (answered fun
 		return func() {}
 	}
 	_ = str.SetDeadline(time.Now().Add(reachTime))
-	late := time.AfterFunc(answerTimeout, func() {
-		s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(upstream.Carry) })
-	})
+	late := time.AfterFunc(answerTimeout, s.doubt)
 	return func() { late.Stop() }
 }
 

@@ -195,20 +195,7 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 			return err != nil
 		})
 	}
-	up := false
-	for i, p := range g.places {
-		state := upstream.Closed
-		if p.session != nil {
-			var reason string
-			if state, reason, _ = p.session.look(); state == upstream.Retired || state == upstream.Closed {
-				g.of(p.gateway).problem = reason
-				leave(p.session, reason)
-				p.session = nil
-			}
-		}
-		g.lineup.Session(now, i, state)
-		up = up || state == upstream.Up
-	}
+	up := g.note(now, leave)
 	g.need(now, leave)
 	wanted, unwanted := g.lineup.Decide(now)
 	for _, i := range unwanted {
@@ -235,6 +222,32 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 		return dial, retire, upstream.Rest
 	}
 	return dial, retire, upstream.Interval
+}
+
+// note tells the lineup the states of the sessions, and calls leave for those that have ended. It reports whether one is Up.
+func (g *gateways) note(now time.Time, leave func(s *session, reason string)) (up bool) {
+	var doubtful []string // gateways of sessions that are no longer Up
+	for i, p := range g.places {
+		state := upstream.Closed
+		if p.session != nil {
+			var reason string
+			if state, reason, _ = p.session.look(); state == upstream.Retired || state == upstream.Closed {
+				g.of(p.gateway).problem = reason
+				leave(p.session, reason)
+				p.session = nil
+			}
+		}
+		if g.lineup.Session(now, i, state) {
+			doubtful = append(doubtful, p.gateway)
+		}
+		up = up || state == upstream.Up
+	}
+	for _, p := range g.places {
+		if p.up() && slices.Contains(doubtful, p.gateway) { // before each client's connection finds out about another session
+			p.session.doubt()
+		}
+	}
+	return up
 }
 
 // arrange makes the places for the current settings. It keeps sessions that the

@@ -415,8 +415,15 @@ func TestGatewayRestarted(t *testing.T) {
 }
 
 // TestOutage breaks the path to the gateway for less than the relay's timeout of 10 s.
-// Carried connections survive, and new ones go another way meanwhile.
+// Carried connections survive, and new ones go another way meanwhile, however many sessions there are.
 func TestOutage(t *testing.T) {
+	t.Parallel()
+	for name, connections := range map[string]int{"one session": 1, "auto": 0} {
+		t.Run(name, func(t *testing.T) { testOutage(t, connections) })
+	}
+}
+
+func testOutage(t *testing.T, connections int) {
 	t.Parallel()
 	m := newMesh(t)
 	m.greet(":80")
@@ -424,8 +431,13 @@ func TestOutage(t *testing.T) {
 		io.Copy(conn, conn)
 	})
 	m.startGateway()
-	node := m.startRelay(m.config(divert.Redirect))
+	c := m.config(divert.Redirect)
+	c.Connections = connections
+	node := m.startRelay(c)
 	conn := m.carry(node, origin4+":81")
+	if connections == 0 {
+		node.await("further sessions", func(f figures) bool { return len(f.Relay.Connections) > 1 })
+	}
 	echo := func(text string) {
 		t.Helper()
 		if err := errors.Join(sendAll(conn, []byte(text)), receiveAll(conn, []byte(text))); err != nil {

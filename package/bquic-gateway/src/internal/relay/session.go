@@ -282,6 +282,11 @@ func (s *session) probe() {
 	s.learn(upstream.Uplink, err)
 }
 
+// doubt asks the gateway whether it still works.
+func (s *session) doubt() {
+	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(upstream.Carry) })
+}
+
 // learn reports the outcome of a question to the session. err is the result of answer.
 func (s *session) learn(q upstream.Question, err error) {
 	a, reason := upstream.Fine, ""
@@ -296,7 +301,7 @@ func (s *session) learn(q upstream.Question, err error) {
 			s.refused = time.Now()
 			s.mu.Unlock()
 		case q == upstream.Carry && refusal.Type == tunnel.TargetUnroutable: // because of the target, or of the uplink?
-			s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(q) })
+			s.doubt()
 			return
 		case refusal.Type == tunnel.RequestDenied,
 			q == upstream.Uplink && refusal.Type != tunnel.TargetProhibited:

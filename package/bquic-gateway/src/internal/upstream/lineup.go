@@ -51,8 +51,8 @@ func NewLineup(now time.Time, tiers []int, random func() float64) *Lineup {
 	return l
 }
 
-// Session records the state of the session in place i; Closed if there is none.
-func (l *Lineup) Session(now time.Time, i int, state State) {
+// Session records the state of the session in place i; Closed if there is none. It reports whether the session is no longer Up.
+func (l *Lineup) Session(now time.Time, i int, state State) (left bool) {
 	p := &l.places[i]
 	before := p.state
 	if state == Retired || state == Dialling { // needs a replacement, or does not exist yet
@@ -92,6 +92,7 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 			q.next = earlier(q.next, now.Add(soon))
 		}
 	}
+	return before == Up && state != Up
 }
 
 // works reports whether a session in state s needs no replacement.
