@@ -4,6 +4,7 @@ package relay
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"testing"
@@ -122,7 +123,7 @@ func TestNeed(t *testing.T) {
 	dials("one on trial", "[9 10 11 12 13 14 15]")
 }
 
-// severalSessions has a bench whose gateway has leastSessions, of which none carries anything.
+// severalSessions has a bench whose gateway has MaxConnections, of which none carries anything.
 func severalSessions(t *testing.T, p *puppet) *bench {
 	t.Helper()
 	b := newBenchOf(t, 0, InOrder(p.address), p)
@@ -131,7 +132,7 @@ func severalSessions(t *testing.T, p *puppet) *bench {
 	b.await("further sessions", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.best()) == leastSessions
+		return len(b.best()) == MaxConnections
 	})
 	return b
 }
@@ -150,5 +151,31 @@ func TestSessionsTellEachOther(t *testing.T) {
 	b.await("all sessions to know", func() bool { return !b.works() })
 	if n := p.times("192.0.2.1:80"); n != asked {
 		t.Errorf("%d connections have found out", n)
+	}
+}
+
+// TestSessionsShareWhatIsKnown has a gateway with several sessions that has no place for a connection, or whose answers come too late. That holds for
+// all of them.
+func TestSessionsShareWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	b := severalSessions(t, p)
+	p.will(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == tunnel.ProbeTarget {
+			fine(w, r)
+			return
+		}
+		refuse(w, http.StatusServiceUnavailable, tunnel.LimitReached)
+	})
+	if _, err := b.pick(nil).answered(); err == nil || b.room() {
+		t.Error("after a refusal, another session asks the same gateway")
+	}
+	b.mu.Lock()
+	all := b.best()
+	b.mu.Unlock()
+	for i, target := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1"} {
+		if judge := all[i].late(netip.MustParseAddr(target)); judge != (i == lateNetworks-1) {
+			t.Errorf("after %d late answers, each to another session: %v", i+1, judge)
+		}
 	}
 }

@@ -32,7 +32,7 @@ func TestDeadNameServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dialler{set, func(string, []netip.Prefix) {}, func() {}}
+	d := &dialler{set, func(string, []netip.Prefix) {}, new(learned), func() {}}
 	s, err := d.dial(t.Context(), "gateway.test:"+port, new(place).next)
 	if err != nil {
 		t.Fatal(err)

@@ -94,6 +94,7 @@ type known struct {
 	addresses []netip.Prefix // excluded from being taken
 	itself    bool           // one of them is this machine's
 	problem   string         // the error of the last attempt to connect or of the last session; "": none
+	learned   learned
 }
 
 // An attempt is the result of dialling for a place.
@@ -216,7 +217,8 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 
 	dial = make(map[*place]*dialler)
 	for _, i := range slices.Concat(wanted, g.renew(now)) {
-		dial[g.places[i]] = &dialler{g.set, g.found, g.kick}
+		p := g.places[i]
+		dial[p] = &dialler{g.set, g.found, &g.of(p.gateway).learned, g.kick}
 	}
 	if g.using != "" {
 		return dial, retire, upstream.Rest

@@ -472,9 +472,9 @@ func TestFull(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, s := range b.all() {
-			s.mu.Lock()
-			s.refused = when
-			s.mu.Unlock()
+			s.known.mu.Lock()
+			s.known.refused = when
+			s.known.mu.Unlock()
 		}
 	}
 	if since(time.Now()); b.room() {

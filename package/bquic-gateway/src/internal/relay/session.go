@@ -47,14 +47,20 @@ const (
 type session struct {
 	settings *settings // with which it was made
 	gateway  string    // host:port
+	known    *learned  // of the gateway, by all its sessions
 	conn     *quic.Conn
 	http     *http3.ClientConn
 	since    time.Time
 	changed  func()        // called when the state has changed
 	woken    chan struct{} // signals the end of a rest
 
+	mu     sync.Mutex
+	health *upstream.Session
+}
+
+// learned is what connections have shown of a gateway, whichever session carried them.
+type learned struct {
 	mu            sync.Mutex
-	health        *upstream.Session
 	refused       time.Time      // when the gateway last had no place for a connection
 	ways          []way          // of the last connections that the gateway has opened, to different targets; the latest first
 	tried         int            // how many times reach has tried one of them
@@ -64,11 +70,12 @@ type session struct {
 
 // newSession takes ownership of a connection. It calls changed for each change of state
 // until the connection has ended. The caller must send the first probe.
-func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) *session {
+func newSession(conn *quic.Conn, set *settings, gateway string, known *learned, changed func()) *session {
 	now := time.Now()
 	s := &session{
 		settings: set,
 		gateway:  gateway,
+		known:    known,
 		conn:     conn,
 		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
 		since:    now,
@@ -175,9 +182,9 @@ func (s *session) lost() bool {
 
 // full reports whether the gateway has just had no place for a connection.
 func (s *session) full() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.refused.IsZero() && time.Since(s.refused) < fullTime
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	return !s.known.refused.IsZero() && time.Since(s.known.refused) < fullTime
 }
 
 // enter records that a connection begins to use the session.
@@ -297,9 +304,9 @@ func (s *session) learn(q upstream.Question, err error) {
 		case refusal.Type == tunnel.UplinkDown:
 			a, reason = upstream.UplinkDown, refusal.Detail
 		case refusal.Type == tunnel.LimitReached:
-			s.mu.Lock()
-			s.refused = time.Now()
-			s.mu.Unlock()
+			s.known.mu.Lock()
+			s.known.refused = time.Now()
+			s.known.mu.Unlock()
 		case q == upstream.Carry && refusal.Type == tunnel.TargetUnroutable: // because of the target, or of the uplink?
 			s.doubt()
 			return
@@ -324,7 +331,8 @@ func (s *session) learn(q upstream.Question, err error) {
 type dialler struct {
 	settings *settings
 	found    func(gateway string, addresses []netip.Prefix) // called with the result of DNS
-	changed  func()                                         // passed to newSession
+	known    *learned                                       // passed to newSession, like changed
+	changed  func()
 }
 
 // dial returns a session whose first probe has been answered, so it is Up or NoUplink.
@@ -393,7 +401,7 @@ func (d *dialler) connect(ctx context.Context, gateway string, addr netip.AddrPo
 		return nil, err
 	}
 	context.AfterFunc(conn.Context(), end)
-	s := newSession(conn, d.settings, gateway, d.changed)
+	s := newSession(conn, d.settings, gateway, d.known, d.changed)
 	stop := context.AfterFunc(ctx, s.close)
 	s.probe()
 	if !stop() {

@@ -34,49 +34,41 @@ func (s *session) late(target netip.Addr) bool {
 		bits = 24
 	}
 	network, _ := target.Prefix(bits)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Contains(s.lates, network) {
-		s.lates = append(s.lates, network)
+	k := s.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Contains(k.lates, network) {
+		k.lates = append(k.lates, network)
 	}
-	if s.judging || len(s.lates) < lateNetworks {
+	if k.judging || len(k.lates) < lateNetworks {
 		return false
 	}
-	s.judging, s.lates = true, nil
+	k.judging, k.lates = true, nil
 	return true
 }
 
 // judge finds out whether the gateway is slow. As long as it is, new connections go by other gateways, or direct.
 func (s *session) judge(ctx context.Context) {
-	slow := false
 	for end := time.Now().Add(slowTime); s.state() == upstream.Up && time.Now().Before(end) && !s.prompt(ctx); {
-		slow = true
-		s.setSlow(true)
+		s.known.mu.Lock()
+		s.known.slow = true
+		s.known.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(askSlow):
 		}
 	}
-	s.mu.Lock()
-	s.judging = false
-	s.mu.Unlock()
-	if slow {
-		s.setSlow(false)
-	}
-}
-
-func (s *session) setSlow(slow bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.slow = slow
+	s.known.mu.Lock()
+	s.known.judging, s.known.slow = false, false
+	s.known.mu.Unlock()
 }
 
 // prompt reports whether the gateway answers in time about one of the targets that it has reached, or has reached none yet.
 func (s *session) prompt(ctx context.Context) bool {
-	s.mu.Lock()
-	ways := s.ways
-	s.mu.Unlock()
+	s.known.mu.Lock()
+	ways := s.known.ways
+	s.known.mu.Unlock()
 	answers := make(chan bool, len(ways))
 	for _, w := range ways {
 		go func() {
@@ -99,10 +91,10 @@ func (s *session) prompt(ctx context.Context) bool {
 	return len(ways) == 0
 }
 
-// free reports whether new connections may go by the session.
+// free reports whether new connections may go by the session's gateway.
 func (s *session) free() bool {
-	s.mu.Lock()
-	slow := s.slow
-	s.mu.Unlock()
+	s.known.mu.Lock()
+	slow := s.known.slow
+	s.known.mu.Unlock()
 	return !slow && !s.full()
 }

@@ -25,31 +25,33 @@ type way struct {
 
 // opened records that the gateway has opened a connection. It makes a new list, as prompt may be reading the one before.
 func (s *session) opened(w way) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lates = nil
+	k := s.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lates = nil
 	ways, four := []way{w}, w.target.Addr().Is4()
-	for _, other := range s.ways {
+	for _, other := range k.ways {
 		is4 := other.target.Addr().Is4()
 		if other.target != w.target && len(ways) < maxWays && (four || is4 || len(ways) < maxWays-1) {
 			ways, four = append(ways, other), four || is4
 		}
 	}
-	s.ways = ways
+	k.ways = ways
 }
 
 // reach finds out whether one of the last targets, each time another one, can be reached without the gateway, to tell a gateway that is gone from a
 // path that is: only in the first case do connections gain from a reset. A refusal shows it, too. Datagrams need no
 // reset; without any other connection the relay forwards them as soon as their session has ended.
 func (s *session) reach() {
-	s.mu.Lock()
+	k := s.known
+	k.mu.Lock()
 	var w way
-	known := len(s.ways)
+	known := len(k.ways)
 	if known > 0 {
-		w = s.ways[s.tried%known]
-		s.tried++
+		w = k.ways[k.tried%known]
+		k.tried++
 	}
-	s.mu.Unlock()
+	k.mu.Unlock()
 	ok := true
 	if known > 0 {
 		ctx, cancel := context.WithTimeout(s.conn.Context(), upstream.CloseAfter)
