@@ -209,7 +209,7 @@ func (r *Relay) linger() {
 	defer end.Stop()
 	tick := time.NewTicker(lingerInterval)
 	defer tick.Stop()
-	for r.held.Load() > 0 || r.expected.len(time.Now()) > 0 {
+	for r.held.Load() > 0 || r.expected.len(time.Now()) > 0 || r.flows.asks() {
 		select {
 		case <-end.C:
 			return

@@ -169,6 +169,18 @@ func (f *flows) now() int {
 	return len(f.by)
 }
 
+// asks reports whether a question to DNS waits for its answer, without which its client would wait for seconds. Other flows may go on for days.
+func (f *flows) asks() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fl := range f.by {
+		if fl.target.Port() == 53 && (fl.tunnel == nil || !fl.tunnel.Answered()) {
+			return true
+		}
+	}
+	return false
+}
+
 // carry carries a flow until it ends.
 func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	r := f.relay

@@ -367,6 +367,37 @@ func TestUDPStopped(t *testing.T) {
 	}
 }
 
+// TestUDPStoppedAsked stops a relay while the answer to a carried question is outstanding. The answer arrives, as after a stop without a relay.
+func TestUDPStoppedAsked(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	node := m.startRelay(c)
+	server := m.packets("udp4", 53)
+	flow, from := m.beginUDP(server, origin4+":53")
+	node.cmd.Process.Signal(syscall.SIGTERM)
+	m.becomes("forwarded", origin4+":80")
+	select {
+	case err := <-node.ended:
+		t.Fatalf("ended with %v while a question waits for its answer", err)
+	case <-time.After(time.Second):
+	}
+	if _, err := server.WriteTo([]byte("answer"), net.UDPAddrFromAddrPort(from)); err != nil {
+		t.Fatal(err)
+	}
+	_ = flow.SetReadDeadline(time.Now().Add(silence))
+	b := make([]byte, 100)
+	if n, err := flow.Read(b); string(b[:n]) != "answer" {
+		t.Errorf("the answer is %q, %v", b[:n], err)
+	}
+	if err := node.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 // TestUDPBurst has a client and a server that send many datagrams at once, such as a picture of a video. All of them arrive, as
 // without a relay, also those with which a flow begins. On a busy machine, the kernel may drop some, or the gateway's answer may be late; then
 // another flow shows it.

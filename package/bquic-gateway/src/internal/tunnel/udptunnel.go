@@ -258,6 +258,9 @@ func (f *Flow) failed(err error) {
 	}
 }
 
+// Answered reports, at a relay, whether the target has had the last word.
+func (f *Flow) Answered() bool { return f.unheard.Load() > 0 }
+
 func (f *Flow) toStream() error {
 	raw, err := f.conn.SyscallConn()
 	if err != nil {
