@@ -450,6 +450,9 @@ const (
 	slowReason   = "its answers come too late"
 )
 
+// formerReason comes before why a gateway is used with earlier settings.
+const formerReason = "only with the settings before the reload: "
+
 func (g *gateways) of(gateway string) *known {
 	k := g.known[gateway]
 	if k == nil {

@@ -434,6 +434,33 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// TestWrongNewToken has a relay that gets a wrong token by a reload. It goes on with its session, and the status says both.
+func TestWrongNewToken(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	p.will(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Proxy-Authorization") == "Bearer correct-horse" {
+			fine(w, r)
+		} else {
+			refuse(w, http.StatusProxyAuthRequired, tunnel.RequestDenied)
+		}
+	})
+	b := newBench(t, InOrder(p.address), p)
+	s := b.awaitUse(p)
+	b.config.Token = "wrong-horse"
+	b.apply(b.config.Gateways)
+	var is GatewayStatus
+	b.await("the status to say that the token is refused", func() bool {
+		var st Status
+		b.status(&st)
+		is = st.Gateways[0]
+		return strings.Contains(is.Error, "the gateway refuses: as told")
+	})
+	if is.State != StateUp || !strings.Contains(is.Error, formerReason) || b.pick(nil) != s {
+		t.Errorf("%+v", is)
+	}
+}
+
 // TestFull checks that a gateway without places is not asked for each connection while another one has places.
 func TestFull(t *testing.T) {
 	t.Parallel()

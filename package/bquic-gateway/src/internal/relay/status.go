@@ -4,6 +4,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -174,6 +175,9 @@ func (g *gateways) gateway(u Upstream) GatewayStatus {
 			_, _, streams := s.look()
 			st.Streams += streams
 		}
+	}
+	if st.State == StateAway && slices.Contains(g.used(), u.Gateway) {
+		st.State, st.Error = StateUp, formerReason+st.Error
 	}
 	return st
 }
