@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -79,8 +80,9 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		f.waiting++
 		return divert.Hold
 	}
-	now := time.Now()
-	if f.relay.load.takes() == processor.Nothing || len(f.by) >= min(maxFlows, f.relay.now.Load().Limit) || f.clients[client] >= maxClientFlows ||
+	now, set, port := time.Now(), f.relay.now.Load(), p.Target.Port()
+	if f.relay.load.takes() == processor.Nothing || len(f.by) >= min(maxFlows, set.Limit) || f.clients[client] >= maxClientFlows ||
+		!slices.ContainsFunc(set.UDPPorts, func(r divert.Ports) bool { return r.First <= port && port <= r.Last }) || // it was queued before a reload
 		f.avoided.has(p.Target, now) || f.relay.avoided.hasNoWay(p.Target, now) || // UDP has no answer that would tell
 		!f.relay.diverter.Alike(p) || // its client's TCP goes that way, too
 		f.relay.diverter.Protected(p) {
