@@ -62,7 +62,7 @@ func TestNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &Diverter{table: table}
-	d.bridge.users = make(map[connection]int)
+	d.bridge.users = make(map[connection]use)
 	noted := func() string {
 		t.Helper()
 		out, err := exec.Command("nft", "list", "table", "bridge", tableName).Output()
@@ -72,14 +72,11 @@ func TestNotes(t *testing.T) {
 		return string(out)
 	}
 	other := connection{netip.MustParseAddrPort("10.0.0.9:9"), netip.MustParseAddrPort("203.0.113.9:9")}
-	for i, shown := range []string{"tcp . 10.0.0.2 . 203.0.113.1 . 40000 . 443", "tcp . 2001:db8::2 . 2001:db8:1::1 . 40000 . 443"} {
+	for _, shown := range []string{"tcp . 10.0.0.2 . 203.0.113.1 . 40000 . 443", "tcp . 2001:db8::2 . 2001:db8:1::1 . 40000 . 443"} {
 		part := strings.Split(shown, " . ")
 		c := connection{netip.MustParseAddrPort(net.JoinHostPort(part[1], part[3])), netip.MustParseAddrPort(net.JoinHostPort(part[2], part[4]))}
 		var batch transaction
-		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWSETELEM, netlink.Create,
-			text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, notes[i].name),
-			nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM,
-				value(unix.NFTA_SET_ELEM_KEY, c.key()), value(unix.NFTA_SET_ELEM_DATA, []byte{2, 0, 0, 0, 0, 1}))))
+		batch.note(unix.NFT_MSG_NEWSETELEM, netlink.Create, c, value(unix.NFTA_SET_ELEM_DATA, []byte{2, 0, 0, 0, 0, 1}))
 		if err := batch.commit(table.conn); err != nil {
 			t.Fatal(err)
 		}
@@ -96,12 +93,25 @@ func TestNotes(t *testing.T) {
 			d.Release(other.client, other.target)
 		}
 		check("noted", true)
-		d.bridge.users[c] = 1
+		d.bridge.users[c] = use{1, &BridgePort{Device: "br-lan", MAC: [6]byte{2, 0, 0, 0, 0, 1}}}
 		later()
 		check("in use", true)
+		for _, known := range []bool{true, false} { // the second time, nothing has changed
+			moved := d.bridge.set([]*BridgePort{{Device: "br-guest"}, {Device: "br-lan", MAC: [6]byte{2, 0, 0, 0, 0, 2}}})
+			if mac, ok := moved[c]; ok != known {
+				t.Errorf("with another address: %v", moved)
+			} else if ok {
+				if err := table.renew(c, mac); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if text := noted(); !strings.Contains(text, "02:00:00:00:00:02") || strings.Contains(text, "02:00:00:00:00:01") {
+			t.Errorf("with another address:\n%s", text)
+		}
 		d.Release(c.client, c.target)
 		check("just ended", true)
-		d.bridge.users[c]++ // its client uses the port again
+		d.bridge.users[c] = use{n: 1} // its client uses the port again
 		later()
 		check("in use again", true)
 		d.Release(c.client, c.target)

@@ -39,12 +39,18 @@ type bridge struct {
 	ports   []*BridgePort
 	routing *routing // nil until needed
 	routes  map[netip.Addr]*clientRoute
-	users   map[connection]int // that Reach has let in
+	users   map[connection]use // that Reach has let in
 	ended   []ended            // without users, the first one first
 	problem error              // why this kernel cannot do it
 }
 
 type connection struct{ client, target netip.AddrPort }
+
+// A use is that of a connection's note.
+type use struct {
+	n    int
+	port *BridgePort // has the hardware address in the note
+}
 
 type ended struct {
 	connection
@@ -59,10 +65,22 @@ type clientRoute struct {
 	last   time.Time
 }
 
-func (b *bridge) set(ports []*BridgePort) {
+// set records the ports. It returns the hardware addresses that the notes of connections in use get because a bridge has another one, as when the port
+// whose address it had has left.
+func (b *bridge) set(ports []*BridgePort) map[connection][6]byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ports = ports
+	moved := make(map[connection][6]byte)
+	for c, u := range b.users {
+		for _, p := range ports {
+			if p.Device == u.port.Device && p.MAC != u.port.MAC {
+				moved[c] = p.MAC
+				b.users[c] = use{u.n, p}
+			}
+		}
+	}
+	return moved
 }
 
 // find sets the device of the node's IP layer for a bridged packet. It reports false if
@@ -76,7 +94,7 @@ func (b *bridge) find(p *Packet) bool {
 	defer b.mu.Unlock()
 	for _, q := range b.ports {
 		if q.Index == port && q.VLAN == p.vlan {
-			p.Bridge, p.Out, p.Mark = q.DeviceIndex, 0, 0
+			p.leaves, p.Bridge, p.Out, p.Mark = q, q.DeviceIndex, 0, 0
 			return true
 		}
 	}
@@ -100,7 +118,7 @@ func (d *Diverter) openBridge() error {
 			return d.bridge.problem
 		}
 	}
-	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]use)
 	d.bridge.routing, d.bridge.problem = toClients().add()
 	return d.bridge.problem
 }
@@ -147,7 +165,8 @@ func (d *Diverter) Reach(p *Packet, anyTarget bool) error {
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
 	if err = d.bridge.enter(p.Client.Addr(), p.Bridge); err == nil {
-		d.bridge.users[connection{p.Client, p.Target}]++
+		c := connection{p.Client, p.Target}
+		d.bridge.users[c] = use{d.bridge.users[c].n + 1, p.leaves}
 	}
 	return err
 }
@@ -226,12 +245,14 @@ func (b *bridge) release(now time.Time, c connection) (past []connection) {
 		r.users--
 		r.last = now
 	}
-	if b.users[c]--; b.users[c] <= 0 {
+	if u := b.users[c]; u.n > 1 {
+		b.users[c] = use{u.n - 1, u.port}
+	} else {
 		delete(b.users, c)
 		b.ended = append(b.ended, ended{c, now})
 	}
 	for len(b.ended) > 0 && now.Sub(b.ended[0].at) > linger {
-		if c := b.ended[0].connection; b.users[c] == 0 { // otherwise the client uses its port again
+		if c := b.ended[0].connection; b.users[c].n == 0 { // otherwise the client uses its port again
 			past = append(past, c)
 		}
 		b.ended = b.ended[1:]

@@ -46,7 +46,7 @@ func TestClientRoutes(t *testing.T) {
 	}
 	br := indexes["br0"]
 	d := new(Diverter)
-	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]use)
 	if d.bridge.routing, err = toClients().add(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestClientRoutes(t *testing.T) {
 	if err := reach("10.7.0.3", world, false); !errors.Is(err, errRoom) {
 		t.Errorf("too many clients: %v", err)
 	}
-	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]use)
 	// Left behind by a process that was killed together with its guard.
 	if err := reach("10.7.0.2", world, false); err != nil {
 		t.Error(err)
@@ -262,7 +262,7 @@ func TestClientRoutesRestored(t *testing.T) {
 	}
 	up()
 	d := new(Diverter)
-	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]use)
 	var err error
 	if d.bridge.routing, err = toClients().add(); err != nil {
 		t.Fatal(err)

@@ -79,7 +79,9 @@ func (d *Diverter) Apply(r Rules) error {
 	if d.applied != nil && r.equal(d.applied) {
 		return nil
 	}
-	d.bridge.set(r.Bridges)
+	for c, mac := range d.bridge.set(r.Bridges) {
+		_ = d.table.renew(c, mac) // fails if the note has ended
+	}
 	if marks := r.marks(); len(marks) > 0 && d.routing == nil {
 		routing, err := toSockets(marks...).add()
 		if err != nil && r.transparent() {

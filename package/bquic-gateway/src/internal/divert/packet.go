@@ -28,7 +28,8 @@ type Packet struct {
 	Bridge int // index of the bridge's device in the node's IP layer; 0: routed
 
 	bridged bool
-	port    int // index of the bridge port
+	leaves  *BridgePort // by which it would leave
+	port    int         // index of the bridge port
 	vlan    uint16
 	id      uint32
 	data    []byte // from the IP header

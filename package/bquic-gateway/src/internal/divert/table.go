@@ -101,14 +101,27 @@ func (t *table) openBridge() error {
 
 // forget removes the note of a bridged connection. ENOENT: there is none.
 func (t *table) forget(c connection) error {
+	var batch transaction
+	batch.note(unix.NFT_MSG_DELSETELEM, 0, c)
+	return batch.commit(t.conn)
+}
+
+// renew gives the note of a bridged connection another hardware address, at once: without a note, the client's next frame would reach the target.
+func (t *table) renew(c connection, mac [6]byte) error {
+	var batch transaction
+	batch.note(unix.NFT_MSG_DELSETELEM, 0, c)
+	batch.note(unix.NFT_MSG_NEWSETELEM, netlink.Create, c, value(unix.NFTA_SET_ELEM_DATA, mac[:]), milliseconds(unix.NFTA_SET_ELEM_TIMEOUT, flowTimeout))
+	return batch.commit(t.conn)
+}
+
+// note adds a change of a bridged connection's note.
+func (t *transaction) note(kind int, flags netlink.HeaderFlags, c connection, content ...netlink.Attribute) {
 	n := &notes[0]
 	if c.client.Addr().Is6() {
 		n = &notes[1]
 	}
-	var batch transaction
-	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELSETELEM, 0, text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, n.name),
-		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM, value(unix.NFTA_SET_ELEM_KEY, c.key()))))
-	return batch.commit(t.conn)
+	t.add(unix.NFPROTO_BRIDGE, kind, flags, text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, n.name),
+		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM, append(content, value(unix.NFTA_SET_ELEM_KEY, c.key()))...)))
 }
 
 func (t *table) replace(r *Rules) error {

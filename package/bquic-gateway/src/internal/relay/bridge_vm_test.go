@@ -221,6 +221,37 @@ func TestBridgedStops(t *testing.T) {
 	}
 }
 
+// TestBridgedAddress has a bridge that gets another hardware address because a port joins and leaves, as when a radio restarts. What is carried goes
+// on, as the clients' router has the same address as before.
+func TestBridgedAddress(t *testing.T) {
+	m := newBridgedMesh(t, dumb4+" "+dumb6)
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	node := m.startRelay(m.bridgedConfig(divert.Redirect, gateway4))
+	address := func() string { return m.run("node", "cat", "/sys/class/net/br-client/address") }
+	before := []*echoed{m.echo(node, origin4+":81"), m.echo(node, "["+origin6+"]:81")}
+	first := address()
+	m.ip("node", "link add radio type veth peer name air", "link set radio address 02:00:00:00:00:01", "link set radio up", "link set radio master br-client")
+	if address() == first {
+		t.Fatal("the bridge has the same address")
+	}
+	m.eventually("connections of the new address", func() bool {
+		return strings.Contains(m.run("node", "nft", "list", "table", "bridge", "bquic_relay"), "02:00:00:00:00:01")
+	})
+	during := []*echoed{m.echo(node, origin4+":81"), m.echo(node, "["+origin6+"]:81")}
+	for _, conn := range slices.Concat(before, during) {
+		conn.says("with the new address")
+	}
+	m.ip("node", "link set radio nomaster")
+	if address() != first {
+		t.Fatal("the bridge has another address")
+	}
+	for _, conn := range slices.Concat(before, during) {
+		conn.SetDeadline(time.Now().Add(patience))
+		conn.says("with the first address again")
+	}
+}
+
 // TestBridgedTwice checks that of two relays on the path, the one next to the client takes a connection.
 func TestBridgedTwice(t *testing.T) {
 	m := newNamespaces(t, "phone", "first", "node", "router", "gateway", "origin")
