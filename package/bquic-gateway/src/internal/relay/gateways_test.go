@@ -731,6 +731,7 @@ func TestWhy(t *testing.T) {
 		{&quic.IdleTimeoutError{}, upstream.Silence},
 		{&quic.HandshakeTimeoutError{}, upstream.Silence},
 		{context.DeadlineExceeded, upstream.Silence},
+		{fmt.Errorf("http3: parsing frame failed: %w", &quic.StatelessResetError{}), "the gateway no longer knows the session, as after a restart"},
 		{&quic.TransportError{ErrorCode: 0x12a, ErrorMessage: "wrong pin: the server's key is sha256/A"}, "wrong pin: the server's key is sha256/A"},
 		{&quic.TransportError{ErrorCode: 0x12a, ErrorMessage: "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, "certificate signed by unknown authority"},
 		{&quic.TransportError{ErrorCode: 0x128, Remote: true, ErrorMessage: "what it says"}, "CRYPTO_ERROR 0x128 (remote): what it says"},

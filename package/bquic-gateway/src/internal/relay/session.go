@@ -440,6 +440,7 @@ func why(err error) string {
 	var dns *net.DNSError
 	var invalid x509.CertificateInvalidError
 	var transport *quic.TransportError
+	var reset *quic.StatelessResetError
 	var t net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsTimeout:
@@ -453,6 +454,8 @@ func why(err error) string {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Sprintf("the gateway's certificate is valid only from %s to %s, and here it is %s",
 			invalid.Cert.NotBefore.Format(time.DateOnly), invalid.Cert.NotAfter.Format(time.DateOnly), time.Now().UTC().Format(time.DateOnly))
+	case errors.As(err, &reset):
+		return "the gateway no longer knows the session, as after a restart"
 	case errors.As(err, &t) && t.Timeout():
 		return upstream.Silence
 	case errors.As(err, &transport):
