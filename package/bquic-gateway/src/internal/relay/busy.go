@@ -32,25 +32,27 @@ func (g *gateways) need(now time.Time, leave func(s *session, reason string)) {
 		g.busy = now
 	}
 	rest, tier := g.rests(now), g.tier(now)
-	up := false // a place before it of the same gateway
+	up, answers := false, false // a place before it of the same gateway
 	for i, p := range g.places {
 		first := i == 0 || p.gateway != g.places[i-1].gateway
-		up = up && !first
+		up, answers = up && !first, answers && !first
 		g.lineup.Need(i, first || up && p.tier == tier && !rest)
-		if !p.up() {
+		if p.session == nil {
 			continue
 		}
-		if _, _, streams := p.session.look(); rest && up && streams == 0 {
+		state, _, streams := p.session.look()
+		if rest && streams == 0 && (state == upstream.Up && up || state == upstream.NoUplink && answers) {
 			leave(p.session, idle)
 			p.session = nil
 			g.lineup.Session(now, i, upstream.Closed)
-		} else {
-			up = true
+			continue
 		}
+		up = up || state == upstream.Up
+		answers = answers || up || state == upstream.NoUplink
 	}
 }
 
-// rests reports whether no client needs a session of its own.
+// rests reports whether clients need no further sessions.
 func (g *gateways) rests(now time.Time) bool { return now.Sub(g.busy) >= restAfter }
 
 // suit returns those of sessions that suit a client's next connection. Busy clients have equal parts of all sessions but one, which is there for the

@@ -121,6 +121,17 @@ func TestNeed(t *testing.T) {
 	up(0)
 	busy(MaxConnections)
 	dials("one on trial", "[9 10 11 12 13 14 15]")
+
+	up(9, 10) // it goes on without an uplink, each of whose sessions asks for it
+	for _, i := range []int{MaxConnections, 9, 10} {
+		g.places[i].session.health.Answered(now, upstream.Uplink, upstream.UplinkDown, "")
+	}
+	g.places[10].session.health.Opened(now)
+	left, now = 0, now.Add(2*restAfter)
+	dials("without an uplink, and without clients", "[]")
+	if left != 1 || g.places[9].session != nil {
+		t.Errorf("%d sessions have been left without an uplink", left)
+	}
 }
 
 // severalSessions has a bench whose gateway has MaxConnections, of which none carries anything.
