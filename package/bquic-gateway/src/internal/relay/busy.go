@@ -3,7 +3,6 @@
 package relay
 
 import (
-	"cmp"
 	"time"
 
 	"bquic/internal/upstream"
@@ -76,15 +75,17 @@ func (c *clients) suit(cl *client, sessions []*session, now time.Time) (best []*
 		held += min(cl.on[s], 1)
 	}
 	further := held < max(1, (len(sessions)-1)/busy)
-	compare := func(a, b *session) int { return cmp.Or(others[a]-others[b], cl.on[a]-cl.on[b]) }
+	least := 0
 	for _, s := range sessions {
-		if further && cl.on[s] > 0 || !further && cl.on[s] == 0 {
+		own := cl.on[s]
+		if further == (own > 0) {
 			continue
 		}
-		if len(best) > 0 && compare(s, best[0]) < 0 {
-			best = nil
+		cost := others[s]<<16 + own
+		if len(best) == 0 || cost < least {
+			best, least = best[:0], cost
 		}
-		if len(best) == 0 || compare(s, best[0]) == 0 {
+		if cost == least {
 			best = append(best, s)
 		}
 	}
