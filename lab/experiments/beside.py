@@ -8,7 +8,7 @@ download is another client's, or all of the node's are of one client, such as a 
 
 "tcp": the relay is off. "relay-bquic": it is on. "relay-bquic-1": it is on, with one QUIC connection (`option connections '1'`). Queues in the mesh
 (mac80211) separate flows, and one connection is one flow there, whatever it carries. The contenders take turns; every repetition is one seed and one medium for all of
-them. The tables of page-load and bquic-mesh were made when a relay had one connection only.
+them. The table of starved was made when a relay had one connection only.
 
 Writes results/beside.json (rows: lab/realtime.py) and docs/results/beside.svg. An interrupted run continues where it stopped.
 """
