@@ -357,50 +357,6 @@ func (g *gateways) candidates() []*session {
 	return slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
 }
 
-// pick returns a session for a new connection, or nil, and assigns it to the client, if any, which releases it. Among the working gateways with the largest
-// weight, it chooses the one whose session should deliver first, and of this gateway's sessions the first one of those that suit the client.
-func (g *gateways) pick(cl *client) *session {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	up := g.candidates()
-	if len(up) == 0 {
-		return nil
-	}
-	g.turn++ // rotates among equal paths
-	up = slices.Concat(up[g.turn%len(up):], up[:g.turn%len(up)])
-	// A full gateway carries few of this relay's connections, and would seem the best.
-	if free := slices.DeleteFunc(slices.Clone(up), func(s *session) bool { return !s.free() }); len(free) > 0 {
-		up = free
-	}
-	if cl == nil {
-		return first(up)
-	}
-	now := time.Now()
-	if g.set.Connections == 0 {
-		if g.rests(now) {
-			g.kick() // for further sessions
-		}
-		gateway := first(up).gateway
-		up = slices.DeleteFunc(slices.Clone(up), func(s *session) bool { return s.gateway != gateway })
-		up = g.clients.suit(cl, up, now)
-	}
-	s := first(up)
-	g.clients.assign(cl, s, now)
-	return s
-}
-
-// first returns the session that should deliver a new connection's data first.
-func first(sessions []*session) *session {
-	if len(sessions) == 1 {
-		return sessions[0]
-	}
-	paths := make([]upstream.Path, len(sessions))
-	for i, s := range sessions {
-		paths[i] = s.path()
-	}
-	return sessions[upstream.First(paths)]
-}
-
 // works reports whether a session takes new connections. Unlike pick, it asks the gateways nothing.
 func (g *gateways) works() bool {
 	g.mu.Lock()
