@@ -100,7 +100,7 @@ def test_latency(lab: namespaces.Lab) -> None:
 def test_beside(lab: namespaces.Lab) -> None:
     """Both nodes' downloads get something, with the relay and without, and requests have answers from beyond the gateway."""
     experiment = importlib.import_module("beside")
-    scene = experiment.Scene(lab, {**experiment.CENTRE, "hops": 1, "own": 2, "others": 1, "repetition": 1})
+    scene = experiment.Scene(lab, {**experiment.CENTRE, "hops": 1, "own": 2, "clients": 2, "others": 1, "repetition": 1})
     for contender in experiment.CONTENDERS:
         figures = scene.row(contender, 4)
         assert 1 < figures["mbps"] < 60 and 1 < figures["mbps_others"] < 60 and 60 <= figures["request_ms"] < LOST_MS, figures
