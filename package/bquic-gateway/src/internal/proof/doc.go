@@ -37,8 +37,8 @@
 //   - A session's class is that of most of its bytes, judged by trees that know the bytes and packets
 //     of a connection. Its errors affect both groups nearly alike. The path may change the number of
 //     packets a little, so the result of a class is less certain than the result of all pages.
-//   - What is carried shares one session, so a direct connection that began while the node's clients filled the path would get half of
-//     it, and take that from all of them together. Such connections are carried and in no group (Uncompared). Whether the path is
+//   - What is carried shares a few sessions, so a direct connection that began while the node's clients filled the path would get as much as
+//     one of these, and take that from all of them together. Such connections are carried and in no group (Uncompared). Whether the path is
 //     full when a connection begins does not depend on the way that it goes, so those that count are still comparable.
 //   - While connections that the node makes itself reach no server, none is in a group: carried ones of such an hour would be compared with
 //     direct ones of a better one.

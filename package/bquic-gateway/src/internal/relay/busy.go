@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// A client is busy if a connection of its has been given a session within justBegun, or if it has moved busyRate bytes a second since clients' traffic was last
-	// looked at, lookEvery ago or more.
+	// A client is busy if one of its connections has been given a session within justBegun, or if it has moved busyRate bytes a second since clients'
+	// traffic was last looked at, lookEvery ago or more.
 	justBegun = 2 * time.Second
 	lookEvery = time.Second
 	busyRate  = 16 << 10

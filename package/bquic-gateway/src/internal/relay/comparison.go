@@ -93,8 +93,8 @@ func (c *comparison) set(s *settings) {
 	c.proof.Set(s.proof())
 }
 
-// join returns the session of a connection whose SYN has been taken. filled says that the node's clients fill the path. All that is carried
-// shares one session there, and a direct connection beside it would get half of the path: less would be left for all others together, and
+// join returns the session of a connection whose SYN has been taken. filled says that the node's clients fill the path. What is carried
+// shares a few sessions there, and a direct connection would get as much of the path as one of them: less would be left for all others together, and
 // the comparison would say that carrying makes them slow, which it does not.
 //
 // What is not the web goes the same way as what the client has open at the server: FTP needs its connections to come from one address.
